@@ -49,6 +49,7 @@ from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import overrides_of
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.partition import Partition, PartitionServices
+from coordinator.topics.placement import Node, Placement
 from coordinator.topics.registry import PartitionCountMismatch, TopicRegistry
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.store import TopicStore
@@ -57,6 +58,7 @@ from coordinator.transactions.shard import TransactionShard
 from coordinator.transactions.transaction_settings import TransactionDeps, TransactionSettings
 from coordinator.upkeep.cleaner import Cleaner
 from coordinator.upkeep.internal_topics import COUNT_OPTION, InternalTopics
+from coordinator.upkeep.local_shards import LocalShards
 from coordinator.upkeep.maintenance import Intervals, Maintenance
 from storage.directory.disk_space import probe_disk_space
 from storage.directory.log_directory import LogDirectory, LogDirectoryError
@@ -143,6 +145,10 @@ class Daemon:
             settings.offsets_load_buffer_size,
             probe_disk_space=lambda: probe_disk_space(files, directory.path),
         )
+        self._placement = Placement(
+            Node(settings.node_id, lambda listener: self.server.endpoint_for(listener), settings.broker_rack)
+        )
+        self._shards = LocalShards(self.runtime, self._placement)
         self.registry = self._open_registry(directory, files)
         self._maintenance = Maintenance(
             self.runtime, self.registry, directory, self._maintenance_worker, Intervals.of(settings)
@@ -192,14 +198,18 @@ class Daemon:
             now_ms=self._clock.now_ms,
             wall_ms=self._clock.wall_ms,
             arm=self.runtime.arm,
-            endpoint_for=lambda listener: self.server.endpoint_for(listener),
+            placement=self._placement,
             markers=markers,
             verifier=self._verifier,
             broker_configs=shown_configs(self._settings),
         )
 
     def _server(self) -> Server:
-        find = FindCoordinator(self._settings.node_id, lambda listener: self.server.endpoint_for(listener))
+        partitions = {
+            GROUP_METADATA_TOPIC: self._settings.offsets_topic_num_partitions,
+            TRANSACTION_STATE_TOPIC: self._settings.transaction_state_log_num_partitions,
+        }
+        find = FindCoordinator(self._placement, partitions)
         groups = GroupApis(self.runtime, verifier=self.broker.verifier)
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
@@ -243,7 +253,7 @@ class Daemon:
             runners = self._runners()
             self._history = self._open_history()
             gc.freeze()  # The objects made so far stay alive: collections while shards load need not visit them.
-            self.runtime.open_shards(*runners)
+            self._shards.open(*runners)
             self.registry.on_deleted.append(self._on_topic_deleted)
             await self.server.listen(self._settings.endpoints)
         except PartitionCountMismatch as error:

@@ -152,3 +152,16 @@ def test_another_transaction_of_the_same_producer_gives_up_nothing(world: World)
     world.end_writes(ErrorCode.NONE)
     world.turn()
     assert sorted(world.done) == ["t", "u"]
+
+
+def test_what_the_shard_does_not_want_any_more_is_not_tried_again(world: World) -> None:
+    """It moved to another node, which sends what is needed: late, a marker would end the next transaction."""
+    wants = [True]
+    world.sender.write(
+        MarkersWanted(MARKER, (ORDERS,), "t"), lambda: world.done.append("t"), lambda: wants[0]
+    )
+    world.end_writes(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    wants.clear()
+    wants.append(False)
+    world.fire()
+    assert (len(world.writes), world.done) == (1, [])

@@ -1,4 +1,4 @@
-"""DescribeCluster (key 60): the one node, at the address of the request's listener (KIP-700, KIP-919)."""
+"""DescribeCluster (key 60): the nodes, at the addresses of the request's listener (KIP-700, KIP-919)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Final
 
 from coordinator.admin.operations import CLUSTER_OPERATIONS
 from coordinator.data.broker import Broker, ClientRequest
+from coordinator.topics.placement import Node
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -22,16 +23,20 @@ def handle(broker: Broker, request: DescribeClusterRequest, pending: ClientReque
     if request.endpoint_type != BROKERS:
         pending.reply(_refusal(request.endpoint_type))
         return
-    settings = broker.settings
-    host, port = broker.endpoint_for(pending.listener)
+    placement = broker.placement
     response = DescribeClusterResponse(
-        cluster_id=settings.cluster_id,
-        controller_id=settings.node_id,
-        brokers=[DescribeClusterBroker(broker_id=settings.node_id, host=host, port=port, rack=settings.rack)],
+        cluster_id=broker.settings.cluster_id,
+        controller_id=placement.controller_id,
+        brokers=[_describe_node(node, pending.listener) for node in placement.nodes],
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     pending.reply(response)
+
+
+def _describe_node(node: Node, listener: str) -> DescribeClusterBroker:
+    host, port = node.endpoint_for(listener)
+    return DescribeClusterBroker(broker_id=node.node_id, host=host, port=port, rack=node.rack)
 
 
 def _refusal(endpoint_type: int) -> DescribeClusterResponse:

@@ -85,7 +85,6 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _describe(broker: Broker, topic: Topic, page: list[Partition]) -> DescribeTopicPartitionsResponseTopic:
-    node_id = broker.settings.node_id
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -94,7 +93,7 @@ def _describe(broker: Broker, topic: Topic, page: list[Partition]) -> DescribeTo
             described(
                 DescribeTopicPartitionsResponsePartition,
                 partition,
-                node_id,
+                broker.placement,
                 eligible_leader_replicas=[],
                 last_known_elr=[],
             )

@@ -1,6 +1,6 @@
 """Metadata (key 3): the brokers, and the leader and replicas of each partition.
 
-There is one broker, which leads all partitions; its address is that of the request's listener. A topic that is
+Nodes and leaders are those of the placement, with addresses of the request's listener. A topic that is
 asked for by name and does not exist is created after the answer, if both client and settings allow that: the
 answer itself reports it as unknown, as in Kafka, and the client retries.
 """
@@ -14,6 +14,7 @@ from coordinator.admin.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.leadership import described
 from coordinator.topics.names import is_internal, missing_topic_error
+from coordinator.topics.placement import Node
 from coordinator.topics.topic import Topic
 from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
@@ -84,30 +85,34 @@ def _describe_by_name(broker: Broker, name: str) -> MetadataResponseTopic:
 
 
 def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
-    node_id = broker.settings.node_id
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[
-            described(MetadataResponsePartition, partition, node_id) for partition in topic.partitions
+            described(MetadataResponsePartition, partition, broker.placement)
+            for partition in topic.partitions
         ],
     )
+
+
+def _describe_node(node: Node, listener: str) -> MetadataResponseBroker:
+    host, port = node.endpoint_for(listener)
+    return MetadataResponseBroker(node_id=node.node_id, host=host, port=port, rack=node.rack)
 
 
 def _reply(
     broker: Broker, request: MetadataRequest, pending: ClientRequest, topics: list[MetadataResponseTopic]
 ) -> None:
-    settings = broker.settings
-    host, port = broker.endpoint_for(pending.listener)
+    placement = broker.placement
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.name is not None:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     response = MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=settings.node_id, host=host, port=port, rack=settings.rack)],
-        cluster_id=settings.cluster_id,
-        controller_id=settings.node_id,
+        brokers=[_describe_node(node, pending.listener) for node in placement.nodes],
+        cluster_id=broker.settings.cluster_id,
+        controller_id=placement.controller_id,
         topics=topics,
     )
     if request.include_cluster_authorized_operations:

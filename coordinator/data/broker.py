@@ -1,4 +1,4 @@
-"""The context of the data plane's API handlers: the topics, the services they need, and the server's address.
+"""The context of the data plane's API handlers: the topics, the services they need, and the nodes.
 
 A handler is `handle(broker, request, pending)` and runs on the event-loop thread; it answers through
 `pending`, now or later. Nothing here knows a socket or a clock: the runtime passes in functions.
@@ -16,6 +16,7 @@ from coordinator.data.producer_ids import ProducerIds
 from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.purgatory.delayed import Purgatory
 from coordinator.topics.broker_configs import BrokerConfig
+from coordinator.topics.placement import Placement
 from coordinator.topics.registry import TopicRegistry
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.workers import Workers
@@ -54,8 +55,8 @@ class Broker:
     wall_ms: Callable[[], int]
     arm: Callable[[int], None]
     """Has the timing wheel advanced at this time (monotonic milliseconds) at the latest."""
-    endpoint_for: Callable[[str], tuple[str, int]]
-    """Returns the advertised host and port of the named listener."""
+    placement: Placement
+    """The nodes, and which of them leads each partition."""
     markers: Markers
     """Ends transactions on any partition."""
     verifier: TransactionVerifier | None = None

@@ -87,6 +87,12 @@ class KeyedTimers:
             timer.deadline_ms = deadline_ms
             self._wheel.put(timer)
 
+    def cancel_all(self) -> None:
+        """Cancel every deadline."""
+        timers, self._timers = self._timers, {}
+        for timer in timers.values():
+            timer.cancel()
+
     def deadline_ms(self, key: Hashable) -> int | None:
         """The deadline of `key`, None if it has none."""
         timer = self._timers.get(key)
@@ -101,7 +107,7 @@ class KeyedTimers:
 
 
 class OwnedTimers:
-    """Timers of several owners, each with its own keys. An owner is kept for good from its first timer on."""
+    """Timers of several owners, each with its own keys. An owner is kept from its first timer until `drop`."""
 
     def __init__(self, wheel: TimingWheel) -> None:
         self._wheel = wheel
@@ -113,6 +119,12 @@ class OwnedTimers:
         if timers is None:
             timers = self._of_owner[owner] = KeyedTimers(self._wheel, partial(_fire, owner))
         timers.set(key, deadline_ms)
+
+    def drop(self, owner: TimerOwner[Any]) -> None:
+        """Cancel all timers of `owner`, which may set others later."""
+        timers = self._of_owner.pop(owner, None)
+        if timers is not None:
+            timers.cancel_all()
 
 
 def _fire(owner: TimerOwner[Any], key: Hashable, now_ms: int) -> None:

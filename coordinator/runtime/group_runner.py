@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.effects import MarkerReceived
-from coordinator.runtime.shard_runner import ACTIVE, LOADING, NO_ROOM_ANSWER, ShardRunner
+from coordinator.runtime.shard_runner import NO_ROOM_ANSWER, ShardRunner
+from coordinator.runtime.shard_states import ACTIVE, LOADING
 from coordinator.shard.shard import Shard
 from protocol.errors import ErrorCode, OnDone
 from protocol.records.control import Marker

@@ -22,6 +22,7 @@ from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.outages import Outages
 from coordinator.runtime.shard_loader import ShardLoader
 from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.shard_states import ELSEWHERE
 from storage.flusher import Flusher
 from storage.log.durable_log import LogHost
 
@@ -30,6 +31,10 @@ log = structlog.get_logger("muster.runtime")
 PULSE_MS = 500
 """While any timer is set the loop wakes up at least this often: the length of a stop of the process is known no
 more precisely than that, and so much of a stop may count against a deadline."""
+
+
+WriteMarkers = Callable[[MarkersWanted, Callable[[], None], Callable[[], bool]], None]
+"""Writes markers, calls back when all are written, and gives up once they are not wanted any more."""
 
 
 class Runtime:
@@ -59,7 +64,7 @@ class Runtime:
         self.wheel = TimingWheel(clock.now_ms())
         self._timers = OwnedTimers(self.wheel)
         self.purgatory = Purgatory(self.wheel)
-        self.write_markers: Callable[[MarkersWanted, Callable[[], None]], None] = _refuse_markers
+        self.write_markers: WriteMarkers = _refuse_markers
         """Writes the markers of transactions; set by the daemon once it has its topics."""
         self.runners: list[GroupRunner] = []  # By partition of `__consumer_offsets`.
         self.transaction_runners: list[ShardRunner[Any]] = []  # By partition of `__transaction_state`.
@@ -156,11 +161,25 @@ class Runtime:
     ) -> None:
         """Take over the runners of groups and of transactions, and begin to load their shards.
 
-        Shards on empty logs serve at once.
+        Shards on empty logs serve at once; one that is led elsewhere is not loaded.
         """
         self.runners, self.transaction_runners = runners, list(transaction_runners)
         for runner in (*self.runners, *self.transaction_runners):
-            self._loader.open(runner)
+            if runner.state is not ELSEWHERE:
+                self._loader.open(runner)
+
+    def open_shard(self, runner: ShardRunner[Any]) -> None:
+        """Begin to load a shard that was led elsewhere."""
+        runner.take()
+        self._loader.load(runner, cut_back=True)
+
+    def close_shard(self, runner: ShardRunner[Any], done: Callable[[], None]) -> None:
+        """Have `runner` serve no more; call `done` once no thread does anything with its log."""
+        durable_log = runner.durable_log
+        runner.release()
+        self._timers.drop(runner)
+        self._timers.drop(durable_log)
+        durable_log.when_idle(lambda: self._loader.when_idle(runner, done))
 
     def reload(self, runner: ShardRunner[Any]) -> None:
         """Cut off the end of `runner`'s log that is not durable, and load its shard again, on a thread."""
@@ -184,5 +203,5 @@ class Runtime:
         self._loader.stop()
 
 
-def _refuse_markers(wanted: MarkersWanted, done: Callable[[], None]) -> None:
+def _refuse_markers(wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]) -> None:
     raise AssertionError(f"nothing writes markers: {wanted}")

@@ -6,8 +6,9 @@ partition that has seen a later coordinator epoch, in a log that Kafka wrote or 
 gets a marker with a still later one: no other coordinator exists. After a restart the shards ask for unfinished
 markers again.
 
-A shard that failed and was loaded again asks again as well. Its earlier requests are then dropped: a late marker
-of theirs would end the producer's next transaction, which in the classic protocol has the same epoch.
+A shard that failed and was loaded again asks again as well, here or at the node that leads it then. Its earlier
+requests are dropped: a late marker of theirs would end the producer's next transaction, which in the classic
+protocol has the same epoch.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Sending:
 
     wanted: MarkersWanted
     done: Callable[[], None]
+    is_wanted: Callable[[], bool]  # Whether the shard that asked still needs it: it may lead no more.
     partitions_left: int
 
 
@@ -75,9 +77,14 @@ class MarkerSender:
         self._failed: list[Attempt] = []
         self._newest: dict[Any, Sending] = {}  # By `MarkersWanted.then`, which identifies the transaction.
 
-    def write(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
-        """Call `done`, in a later turn, when the marker is on every partition that needs it."""
-        sending = Sending(wanted, done, len(wanted.partitions))
+    def write(
+        self, wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Call `done`, in a later turn, when the marker is on every partition that needs it.
+
+        What is not wanted any more is given up, without a call.
+        """
+        sending = Sending(wanted, done, is_wanted, len(wanted.partitions))
         if not wanted.partitions:
             self._post(done)
             return
@@ -87,6 +94,9 @@ class MarkerSender:
 
     def _send(self, attempt: Attempt) -> None:
         if not self._is_latest(attempt.sending):
+            return
+        if not attempt.sending.is_wanted():
+            del self._newest[attempt.sending.wanted.then]
             return
 
         def on_written(error: ErrorCode) -> None:

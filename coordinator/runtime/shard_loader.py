@@ -49,6 +49,8 @@ class ShardLoader:
         self._loading: Counter[str] = Counter()  # Number of shards being loaded, by `state_name`.
         self._records: Counter[str] = Counter()  # Number of records read, by `state_name`.
         self._skipped: Counter[str] = Counter()  # Number of these of unknown types.
+        self._under_way: set[ShardRunner[Any]] = set()
+        self._on_idle: dict[ShardRunner[Any], Callable[[], None]] = {}
         self._is_stopped = False
 
     def run(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
@@ -68,6 +70,7 @@ class ShardLoader:
         if self._is_stopped:
             return
         self._loading[runner.kind.state_name] += 1
+        self._under_way.add(runner)
         sys.setswitchinterval(LOADING_SWITCH_S)
         loading = self._loop.run_in_executor(self._threads, self._reading(runner, cut_back))
         loading.add_done_callback(lambda done: self._on_loaded(runner, done))
@@ -80,6 +83,7 @@ class ShardLoader:
     def _on_loaded(self, runner: ShardRunner[Any], done: asyncio.Future[Loaded[Any]]) -> None:
         name = runner.kind.state_name
         self._loading[name] -= 1
+        self._under_way.discard(runner)
         if self._is_stopped:
             return
         error = done.exception()
@@ -94,6 +98,16 @@ class ShardLoader:
             log.info(f"{name} loaded", records=self._records.pop(name, 0), skipped=self._skipped.pop(name, 0))
         if not self._loading.total():
             sys.setswitchinterval(USUAL_SWITCH_S)
+        self._report_idle(runner)
+
+    def when_idle(self, runner: ShardRunner[Any], done: Callable[[], None]) -> None:
+        """Call `done` once no load of `runner`'s shard is under way, nor the cutting back that precedes it."""
+        self._on_idle[runner] = done
+        self._report_idle(runner)
+
+    def _report_idle(self, runner: ShardRunner[Any]) -> None:
+        if runner not in self._under_way and (done := self._on_idle.pop(runner, None)) is not None:
+            done()
 
     def stop(self) -> None:
         """Start no further load, and wait for the one under way."""

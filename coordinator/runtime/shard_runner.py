@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
@@ -43,6 +42,15 @@ from coordinator.purgatory.delayed import TimerOwner
 from coordinator.runtime.loading import Loaded
 from coordinator.runtime.open_batch import OpenBatch
 from coordinator.runtime.shard_kind import S, ShardKind, ShardTimer
+from coordinator.runtime.shard_states import (
+    ACTIVE,
+    CLOSED,
+    ELSEWHERE,
+    LOADING,
+    TRANSITIONS,
+    ShardState,
+    ShardTrigger,
+)
 from protocol.errors import EncodeError, ErrorCode
 from protocol.records.records import Codec
 from storage.files import StorageError
@@ -66,43 +74,9 @@ class RunnerHost(Protocol):
     def record_history(self, events: tuple[GroupEvent, ...]) -> None: ...
     def on_dirty(self, runner: ShardRunner[Any]) -> None: ...
     def reload(self, runner: ShardRunner[Any]) -> None: ...
-    def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None: ...
-
-
-class ShardState(Enum):
-    """The state of a runner: whether it has a shard, and if not, why."""
-
-    LOADING = auto()  # The log is read: the first time, or again after a failure.
-    ACTIVE = auto()  # There is a shard; there is none in any other state.
-    FAILED = auto()  # The log could not be read, which may be tried again.
-    CLOSED = auto()  # The daemon stops.
-
-
-class ShardTrigger(Enum):
-    """What moves a runner to another state."""
-
-    LOADED = auto()
-    LOAD_FAILED = auto()
-    LOG_FAILED = auto()  # The log's epoch has ended.
-    STOPPED = auto()
-
-
-LOADING: Final = ShardState.LOADING
-ACTIVE: Final = ShardState.ACTIVE
-FAILED: Final = ShardState.FAILED
-CLOSED: Final = ShardState.CLOSED
-
-TRANSITIONS: Final = {
-    (LOADING, ShardTrigger.LOADED): ACTIVE,
-    (FAILED, ShardTrigger.LOADED): ACTIVE,
-    (LOADING, ShardTrigger.LOAD_FAILED): FAILED,
-    (FAILED, ShardTrigger.LOAD_FAILED): FAILED,
-    (ACTIVE, ShardTrigger.LOG_FAILED): LOADING,
-    # The log is read again, but clients are still answered NOT_COORDINATOR.
-    (FAILED, ShardTrigger.LOG_FAILED): FAILED,
-    **{(state, ShardTrigger.STOPPED): CLOSED for state in ShardState},
-    **{(CLOSED, trigger): CLOSED for trigger in ShardTrigger},
-}
+    def write_markers(
+        self, wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]
+    ) -> None: ...
 
 
 class PendingRequest(NamedTuple):
@@ -131,7 +105,7 @@ class ShardRunner(Generic[S]):
         self.partition = partition
         self.durable_log = durable_log
         self.log = durable_log.log
-        self.state = LOADING
+        self.state: ShardState = LOADING
         self.shard: S | None = None
         self._host = host
         self._open_batch = OpenBatch(durable_log, max_batch_bytes, codec)
@@ -160,7 +134,7 @@ class ShardRunner(Generic[S]):
             return
         self._current = pending
         self._handle(RequestReceived(request, context, self._host.wall_ms()))
-        unanswered = self._take_current()
+        unanswered, self._current = self._current, None
         if unanswered is not None:
             self._parked[unanswered.reply_to] = (unanswered.request, unanswered.api_version)
 
@@ -169,11 +143,6 @@ class ShardRunner(Generic[S]):
         commit, _, reply_to, _ = event
         self._current = new_tuple(PendingRequest, (reply_to, commit.request, commit.api_version))
         self._handle(event)
-
-    def _take_current(self) -> PendingRequest | None:
-        """The request at hand, if it is unanswered."""
-        current, self._current = self._current, None
-        return current
 
     @property
     def may_write(self) -> bool:
@@ -193,6 +162,8 @@ class ShardRunner(Generic[S]):
             self._late_timers[key] = None
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
+        if self.state is ELSEWHERE:
+            return  # Whoever leads the shard is told as well; a load finds out by itself.
         deleted = TopicDeleted(topic, topic_id, self._host.wall_ms())
         if self.may_write:
             self._handle(deleted)
@@ -221,10 +192,11 @@ class ShardRunner(Generic[S]):
     def _carry_out(self, result: Result, now_ms: int, wall_ms: int) -> None:
         records, replies, timers, history, then, superseded, markers, atomic, producer, marker = result
         error = ErrorCode.NONE
-        if records:
-            error = (
-                self._append(records, wall_ms, producer) if atomic else self._append_each(records, wall_ms)
-            )
+        if atomic and records:
+            error = self._append(records, wall_ms, producer)
+        elif records:  # Tombstones, each of which fits.
+            for record in records:
+                self._append((record,), wall_ms)
         if marker is not None:
             assert self.shard is not None
             self.shard.replay(marker, self._open_batch.append_marker(marker, wall_ms))
@@ -263,7 +235,11 @@ class ShardRunner(Generic[S]):
         if outcome is ErrorCode.REQUEST_TIMED_OUT:
             self._want_markers(epoch, wanted)
         elif not outcome:
-            self._host.write_markers(wanted, lambda: self._markers_written(epoch, wanted.then))
+            self._host.write_markers(
+                wanted,
+                lambda: self._markers_written(epoch, wanted.then),
+                lambda: epoch == self.durable_log.epoch,
+            )
 
     def _markers_written(self, epoch: int, then: Any) -> None:
         if epoch != self.durable_log.epoch:
@@ -273,12 +249,6 @@ class ShardRunner(Generic[S]):
             self._handle(written)
         else:
             self._missed.append(written)
-
-    def _append_each(self, records: Records, wall_ms: int) -> ErrorCode:
-        for record in records:
-            error = self._append((record,), wall_ms)
-            assert error is ErrorCode.NONE, "a single tombstone always fits"
-        return ErrorCode.NONE
 
     def _append(self, records: Records, wall_ms: int, producer: ProducerAndEpoch | None = None) -> ErrorCode:
         """Gather and replay `records`; return RECORD_LIST_TOO_LARGE, doing neither, if they fit no batch."""
@@ -362,7 +332,7 @@ class ShardRunner(Generic[S]):
 
     def recover(self, answer: ErrorCode) -> None:
         """Answer all parked requests with `answer`, and have the log cut back and read again."""
-        current = self._take_current()
+        current, self._current = self._current, None
         if current is not None:
             self._fail_one(current, answer)
         self._fail_parked(answer)
@@ -386,7 +356,7 @@ class ShardRunner(Generic[S]):
 
         While the log is paused, the records that `loaded` asked for are not written: `resume` asks again.
         """
-        if self.state is CLOSED:
+        if self.state is CLOSED or self.state is ELSEWHERE:
             return
         self.shard = loaded.shard
         self._transition(ShardTrigger.LOADED)
@@ -399,7 +369,7 @@ class ShardRunner(Generic[S]):
 
     def on_load_failed(self, error: BaseException) -> None:
         """Answer NOT_COORDINATOR from now on, as the log could not be read; other shards are not affected."""
-        if self.state is not CLOSED:
+        if self.state is not CLOSED and self.state is not ELSEWHERE:
             self._transition(ShardTrigger.LOAD_FAILED)
             self.durable_log.recovered(error)
 
@@ -411,6 +381,23 @@ class ShardRunner(Generic[S]):
         missed, self._missed = self._missed, []
         for event in missed:  # Dated now: what they write must not be older than what stands before it.
             self._handle(replace(event, wall_ms=self._host.wall_ms()))
+
+    def release(self) -> None:
+        """Serve no more, since another node is to lead the shard: all requests are answered NOT_COORDINATOR.
+
+        Those too that wait for the disk, as in Kafka: whether they took effect the clients do not know.
+        """
+        self._transition(ShardTrigger.RELEASED)
+        self._open_batch.forget()
+        self._late_timers.clear()
+        self._missed.clear()
+        self.durable_log.release(ErrorCode.NOT_COORDINATOR)
+        self._fail_parked(ErrorCode.NOT_COORDINATOR)
+
+    def take(self) -> None:
+        """Lead the shard from now on; the log is to be cut back and read next, as after a failure."""
+        self._transition(ShardTrigger.TAKEN)
+        self.durable_log.take()
 
     def stop(self) -> None:
         """Stop serving: parked requests are answered NOT_COORDINATOR, so clients look for another (3.73).

@@ -1,13 +1,16 @@
-"""FindCoordinator (key 10): this daemon coordinates every group and every transactional id.
+"""FindCoordinator (key 10): the node that leads the partition of a group or of a transactional id.
 
-It is found at the endpoint of the listener that was asked.
+It is found at its endpoint of the listener that was asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
+from coordinator.groups.partitioning import partition_for
 from coordinator.server.pending import Pending
+from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from coordinator.topics.placement import Placement
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import (
     Coordinator,
@@ -16,7 +19,13 @@ from protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-SERVED = frozenset({CoordinatorType.GROUP, CoordinatorType.TRANSACTION})
+TOPIC_OF: dict[int, str] = {
+    CoordinatorType.GROUP: GROUP_METADATA_TOPIC,
+    CoordinatorType.TRANSACTION: TRANSACTION_STATE_TOPIC,
+}
+"""The topic whose partitions are the shards of a kind of coordinator."""
+NOT_AVAILABLE_TEXT = "The coordinator is not available."
+"""Kafka's text where no node leads the partition; without one where keys are batched."""
 INVALID_REQUEST_TEXT = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent "
     "to an incompatible broker. See the broker logs for more details."
@@ -28,11 +37,15 @@ SHARE_SINCE = 6
 
 
 class FindCoordinator:
-    """The handler of FindCoordinator; `endpoint_for(listener)` returns the listener's advertised (host, port)."""
+    """The handler of FindCoordinator.
 
-    def __init__(self, node_id: int, endpoint_for: Callable[[str], tuple[str, int]]) -> None:
-        self._node_id = node_id
-        self._endpoint_for = endpoint_for
+    Errors: INVALID_REQUEST for other kinds, COORDINATOR_NOT_AVAILABLE while no node leads the partition.
+    """
+
+    def __init__(self, placement: Placement, partitions: Mapping[str, int]) -> None:
+        """`partitions` are the numbers of partitions of the internal topics, by name."""
+        self._placement = placement
+        self._partitions = partitions
 
     def __call__(self, request: FindCoordinatorRequest, pending: Pending) -> None:
         if pending.api_version >= BATCHED_SINCE:
@@ -52,17 +65,20 @@ class FindCoordinator:
         )
 
     def _find(self, key: str, key_type: int, pending: Pending) -> Coordinator:
-        if key_type in SERVED:
-            host, port = self._endpoint_for(pending.listener)
-            return Coordinator(key=key, node_id=self._node_id, host=host, port=port)
-        return Coordinator(
-            key=key,
-            node_id=-1,
-            host="",
-            port=-1,
-            error_code=ErrorCode.INVALID_REQUEST,
-            error_message=_text_of_refusal(key_type, pending.api_version),
-        )
+        topic = TOPIC_OF.get(key_type)
+        if topic is None:
+            return _none(key, ErrorCode.INVALID_REQUEST, _text_of_refusal(key_type, pending.api_version))
+        leader_id = self._placement.leader_of(topic, partition_for(key, self._partitions[topic]))
+        node = self._placement.node(leader_id)
+        if node is None:
+            text = "" if pending.api_version >= BATCHED_SINCE else NOT_AVAILABLE_TEXT
+            return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        host, port = node.endpoint_for(pending.listener)
+        return Coordinator(key=key, node_id=leader_id, host=host, port=port)
+
+
+def _none(key: str, error: ErrorCode, text: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=text)
 
 
 def _text_of_refusal(key_type: int, version: int) -> str:

@@ -17,7 +17,8 @@ from coordinator.effects import PreparedCommitReceived, new_tuple
 from coordinator.groups.classic.heartbeat import Heartbeat
 from coordinator.offsets.transactional_commit import TransactionalCommit, adds_partition, verification_answer
 from coordinator.runtime.group_runner import GroupRunner
-from coordinator.runtime.shard_runner import ShardRunner, ShardState
+from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.shard_states import ShardState
 from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepare, Prepared, template_of_commit

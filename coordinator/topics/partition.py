@@ -29,15 +29,13 @@ from protocol.records.control import Marker, encode_marker
 from storage.files import StorageError
 from storage.log.durable_log import DurableLog, LogHost
 from storage.log.log_producers import ReadProducers
-from storage.log.log_states import ACTIVE
+from storage.log.log_states import ACTIVE, RELEASED
 from storage.log.partition_log import BatchTooLarge, PartitionLog
 from storage.producers.producer_checks import ProducerError, ProducerVerifications, check_marker
 from storage.producers.producer_state import ProducerState
 
 LEADER_EPOCH: Final = 0
 """Leader epoch of every partition: with one node there are no elections, so it stays the first."""
-
-NO_LEADER: Final = -1
 
 READ_COMMITTED: Final = 1
 """The isolation level of a reader that reads only up to the last stable offset (KIP-98)."""
@@ -146,6 +144,8 @@ class Partition:
         """The error for appends right now; NONE as a rule."""
         if self.durable_log.state is ACTIVE:
             return ErrorCode.NONE
+        if self.durable_log.state is RELEASED:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         is_deleted = self.durable_log.is_closed
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_deleted else ErrorCode.KAFKA_STORAGE_ERROR
 

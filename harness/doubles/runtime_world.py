@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeVar, cast
 from coordinator.effects import GroupEvent, MarkersWanted, RequestContext
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.loading import load_shard
-from coordinator.runtime.shard_runner import ACTIVE, ShardRunner
+from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.shard_states import ACTIVE
 from harness.doubles.inline_workers import InlineWorkers
 from harness.doubles.manual_timers import ManualTimers
 from harness.doubles.memory_log import MemoryLog
@@ -106,7 +107,9 @@ class RuntimeWorld(ManualTimers):
         self.no_room.append(error)
         self._without_space[log] = None
 
-    def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
+    def write_markers(
+        self, wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]
+    ) -> None:
         raise AssertionError(f"a shard of groups wants no markers: {wanted}")
 
     # What tests call.

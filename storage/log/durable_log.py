@@ -29,6 +29,7 @@ from storage.log.log_states import (
     PAUSED,
     RECOVERING,
     RECOVERING_FULL,
+    RELEASED,
     TRANSITIONS,
     LogState,
     LogTrigger,
@@ -73,7 +74,9 @@ class DurableLog:
 
     __slots__ = (
         "_flush_end",
+        "_flushes",
         "_host",
+        "_on_idle",
         "_owner",
         "_queue",
         "durable_offset",
@@ -99,6 +102,8 @@ class DurableLog:
         self._owner: LogOwner | None = None
         self._queue = DurabilityQueue(None, _no_timer)
         self._flush_end = self.durable_offset  # Beyond the durable end while a flush is under way.
+        self._flushes = 0  # Number of flushes without a report yet, those of former epochs too.
+        self._on_idle: Callable[[], None] | None = None
 
     def claim(self, owner: LogOwner, timeout_ms: int | None = None) -> None:
         """Give the log its owner, for good; nothing waits for the disk longer than `timeout_ms`."""
@@ -166,11 +171,14 @@ class DurableLog:
             return
         self._flush_end = end
         epoch, staged_bytes = self.epoch, self.staged_bytes
+        self._flushes += 1
         self._host.schedule_flush(self.log, lambda error: self._on_flushed(epoch, staged_bytes, error))
 
     def _on_flushed(self, epoch: int, staged_bytes: int, error: StorageError | None) -> None:
-        if epoch != self.epoch:
-            return  # All that waited for it has been answered; the log has been cut back since.
+        self._flushes -= 1
+        if epoch != self.epoch:  # All that waited for it has been answered; the log has been cut back since.
+            self._report_idle()
+            return
         if error is not None:
             self.fail(error)
             return
@@ -249,6 +257,34 @@ class DurableLog:
         elif state is PAUSED or state is OFFLINE:
             self._transition(LogTrigger.RETRIED)
             self._end_epoch(None)
+
+    # Its way to another node, and back.
+
+    def release(self, answer: ErrorCode) -> None:
+        """Stop using the log, which another node is to lead; all that waits is answered with `answer`.
+
+        What was appended and is not durable may become so until `when_idle` reports.
+        """
+        self._transition(LogTrigger.RELEASED)
+        self.epoch += 1
+        self._flush_end = self.durable_offset
+        self._queue.fail(answer)
+
+    def when_idle(self, done: Callable[[], None]) -> None:
+        """Call `done` once no flush of the released log is under way: at once, or when its report comes."""
+        assert self.state is RELEASED, "only a log that is released becomes idle for good"
+        self._on_idle = done
+        self._report_idle()
+
+    def _report_idle(self) -> None:
+        if not self._flushes and self._on_idle is not None:
+            done, self._on_idle = self._on_idle, None
+            done()
+
+    def take(self) -> None:
+        """Use a log again that was released and has become idle; the owner cuts it back and reads it next."""
+        assert not self._flushes, "a log is taken once it is idle"
+        self._transition(LogTrigger.TAKEN)
 
     # The deletion of its topic.
 

@@ -3,6 +3,7 @@
 A log that has failed is cut back to its durable end before it takes anything again. After a full disk it is then
 paused until there is space. What cannot be cut back or opened is tried again later, unless it is damaged: that
 is left to an operator. While its topic is being deleted a log is closed; it goes on where the deletion fails.
+A log that another node leads is released, from whatever state, and is recovered before it is used here again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class LogState(Enum):
     CORRUPT = auto()  # It could not be opened, read or cut back, and is not tried again: it is damaged.
     CLOSED = auto()  # Its topic is being deleted, or was.
     CLOSED_FAILED = auto()  # Its topic is being deleted; the log is to be cut back if that fails.
+    RELEASED = auto()  # Another node leads it; flushes that had begun before may still end.
 
 
 class LogTrigger(Enum):
@@ -36,6 +38,8 @@ class LogTrigger(Enum):
     RETRIED = auto()
     CLOSED = auto()  # The deletion of its topic begins.
     REOPENED = auto()  # The deletion of its topic failed.
+    RELEASED = auto()  # Another node is to lead it, or none.
+    TAKEN = auto()  # This node leads it from now on.
 
 
 RECOVERING: Final = LogState.RECOVERING
@@ -46,6 +50,7 @@ OFFLINE: Final = LogState.OFFLINE
 CORRUPT: Final = LogState.CORRUPT
 CLOSED: Final = LogState.CLOSED
 CLOSED_FAILED: Final = LogState.CLOSED_FAILED
+RELEASED: Final = LogState.RELEASED
 
 TRANSITIONS: Final = {
     (RECOVERING, LogTrigger.RECOVERED): ACTIVE,
@@ -70,6 +75,11 @@ TRANSITIONS: Final = {
     (CLOSED, LogTrigger.DISK_FULL): CLOSED_FAILED,
     (CLOSED, LogTrigger.REOPENED): ACTIVE,
     (CLOSED_FAILED, LogTrigger.REOPENED): OFFLINE,
+    **{
+        (state, LogTrigger.RELEASED): RELEASED
+        for state in (RECOVERING, RECOVERING_FULL, ACTIVE, PAUSED, OFFLINE, CORRUPT)
+    },
+    (RELEASED, LogTrigger.TAKEN): RECOVERING,
 }
 
 MAY_FAIL: Final = frozenset({ACTIVE, PAUSED, CLOSED})

@@ -92,6 +92,18 @@ def test_each_owner_has_keys_of_its_own(yard: Yard) -> None:
     assert (len(first.fired), second.fired[1:]) == (1, ["moved by the second"])
 
 
+def test_the_timers_of_an_owner_are_dropped_together(yard: Yard) -> None:
+    timers, first, second = OwnedTimers(yard.wheel), Owner(), Owner()
+    for owner in (first, second):
+        timers.set(owner, "a", 10)
+        timers.set(owner, "b", 20)
+    timers.drop(first)
+    timers.drop(first)
+    timers.set(first, "again", 30)
+    yard.advance(40)
+    assert (first.fired, second.fired) == (["again"], ["a", "b"])
+
+
 def test_a_key_comes_due_once_at_its_deadline(yard: Yard) -> None:
     yard.timers.set("k", 50)
     assert yard.timers.deadline_ms("k") == 50

@@ -20,7 +20,8 @@ from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.group_shards import group_shards
 from coordinator.runtime.loop import PULSE_MS, Runtime
 from coordinator.runtime.shard_loader import LOADING_SWITCH_S
-from coordinator.runtime.shard_runner import ShardRunner, ShardState
+from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.shard_states import ShardState
 from coordinator.shard.shard import Shard
 from harness.doubles.topics import Topics
 from protocol.records.records import Codec

@@ -158,7 +158,7 @@ def largest_transaction_record(daemon: Daemon) -> object:
 def found_coordinator(daemon: Daemon) -> object:
     find = daemon.server.apis[10].handle
     assert isinstance(find, FindCoordinator)
-    return find._node_id
+    return find._placement.leader_of(GROUP_METADATA_TOPIC, 0)
 
 
 def shown_node_id(daemon: Daemon) -> object:

@@ -13,9 +13,10 @@ import pytest
 
 from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.runtime.shard_runner import (
+from coordinator.runtime.shard_states import (
     ACTIVE,
     CLOSED,
+    ELSEWHERE,
     FAILED,
     LOADING,
     TRANSITIONS,
@@ -40,6 +41,7 @@ COMMIT, FETCH, JOIN, SYNC, BEAT = 8, 7, 3, 4, 4  # Versions.
 OFFSET_UNKNOWN = -1
 LOADED, LOAD_FAILED = ShardTrigger.LOADED, ShardTrigger.LOAD_FAILED
 LOG_FAILED, STOPPED = ShardTrigger.LOG_FAILED, ShardTrigger.STOPPED
+RELEASED, TAKEN = ShardTrigger.RELEASED, ShardTrigger.TAKEN
 
 
 def commit(offset: int, metadata: str = "", group_id: str = "g") -> OffsetCommitRequest:
@@ -495,9 +497,16 @@ def test_after_a_stop_nothing_is_taken_on(storing: Storing, request_of: Callable
 
 
 WHERE_TO = {
-    LOADING: {LOADED: ACTIVE, LOAD_FAILED: FAILED, STOPPED: CLOSED},
-    ACTIVE: {LOG_FAILED: LOADING, STOPPED: CLOSED},
-    FAILED: {LOADED: ACTIVE, LOAD_FAILED: FAILED, LOG_FAILED: FAILED, STOPPED: CLOSED},
+    LOADING: {LOADED: ACTIVE, LOAD_FAILED: FAILED, RELEASED: ELSEWHERE, STOPPED: CLOSED},
+    ACTIVE: {LOG_FAILED: LOADING, RELEASED: ELSEWHERE, STOPPED: CLOSED},
+    FAILED: {
+        LOADED: ACTIVE,
+        LOAD_FAILED: FAILED,
+        LOG_FAILED: FAILED,
+        RELEASED: ELSEWHERE,
+        STOPPED: CLOSED,
+    },
+    ELSEWHERE: {TAKEN: LOADING, STOPPED: CLOSED},
     CLOSED: dict.fromkeys(ShardTrigger, CLOSED),
 }
 

@@ -54,7 +54,9 @@ class World(RunnerWorld[ShardRunner[TransactionShard]]):
     def record_history(self, events: tuple[GroupEvent, ...]) -> None:
         raise AssertionError("transactions have no history")
 
-    def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
+    def write_markers(
+        self, wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]
+    ) -> None:
         self.markers.append((wanted, done))
 
     def state(self) -> TransactionStatus:

@@ -72,8 +72,10 @@ class TransactionCrashWorld(CrashWorld):
         )
         return TransactionShard(partition, TransactionSettings(), deps)
 
-    def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
-        self._sender.write(wanted, done)
+    def write_markers(
+        self, wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]
+    ) -> None:
+        self._sender.write(wanted, done, is_wanted)
 
     # What clients do.
 

@@ -18,8 +18,10 @@ from coordinator.groups.classic.records import decode_record
 from coordinator.groups.classic.states import PREPARING_REBALANCE
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from coordinator.runtime.outages import TRY_AGAIN_MS
-from coordinator.runtime.shard_runner import ShardState
+from coordinator.runtime.shard_states import ShardState
 from coordinator.server.find_coordinator import FindCoordinator
+from coordinator.topics.names import GROUP_METADATA_TOPIC
+from coordinator.topics.placement import Node, Placement
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.records.records import parse_header, read_records
@@ -226,7 +228,8 @@ def coordinator_of(group_id: str) -> tuple[int, str, int]:
     """Where FindCoordinator sends a client."""
     answers: list[Any] = []
     asked = SimpleNamespace(api_version=4, listener="PLAINTEXT", reply=answers.append)
-    find = FindCoordinator(7, lambda _: ("localhost", 9092))
+    placement = Placement(Node(7, lambda _: ("localhost", 9092)))
+    find = FindCoordinator(placement, {GROUP_METADATA_TOPIC: 1})
     find(FindCoordinatorRequest(coordinator_keys=[group_id]), asked)  # type: ignore[arg-type]
     (found,) = answers[0].coordinators
     return found.node_id, found.host, found.port

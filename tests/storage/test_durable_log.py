@@ -25,6 +25,7 @@ from storage.log.log_states import (
     PAUSED,
     RECOVERING,
     RECOVERING_FULL,
+    RELEASED,
     TRANSITIONS,
     LogState,
     LogTrigger,
@@ -37,6 +38,7 @@ TIMEOUT_MS = 5_000
 FAILED, DISK_FULL, RECOVERED = LogTrigger.FAILED, LogTrigger.DISK_FULL, LogTrigger.RECOVERED
 UNUSABLE, DAMAGED, SPACE_FOUND = LogTrigger.UNUSABLE, LogTrigger.DAMAGED, LogTrigger.SPACE_FOUND
 RETRIED, CLOSING, REOPENED = LogTrigger.RETRIED, LogTrigger.CLOSED, LogTrigger.REOPENED
+GIVEN, TAKEN = LogTrigger.RELEASED, LogTrigger.TAKEN
 
 WHERE_TO = {
     RECOVERING: {
@@ -45,6 +47,7 @@ WHERE_TO = {
         UNUSABLE: OFFLINE,
         DAMAGED: CORRUPT,
         CLOSING: CLOSED_FAILED,
+        GIVEN: RELEASED,
     },
     RECOVERING_FULL: {
         RECOVERED: PAUSED,
@@ -53,6 +56,7 @@ WHERE_TO = {
         UNUSABLE: OFFLINE,
         DAMAGED: CORRUPT,
         CLOSING: CLOSED_FAILED,
+        GIVEN: RELEASED,
     },
     ACTIVE: {
         FAILED: RECOVERING,
@@ -60,6 +64,7 @@ WHERE_TO = {
         UNUSABLE: OFFLINE,
         DAMAGED: CORRUPT,
         CLOSING: CLOSED,
+        GIVEN: RELEASED,
     },
     PAUSED: {
         SPACE_FOUND: ACTIVE,
@@ -67,11 +72,13 @@ WHERE_TO = {
         FAILED: RECOVERING_FULL,
         DISK_FULL: RECOVERING_FULL,
         CLOSING: CLOSED_FAILED,
+        GIVEN: RELEASED,
     },
-    OFFLINE: {RETRIED: RECOVERING, CLOSING: CLOSED_FAILED},
-    CORRUPT: {CLOSING: CLOSED_FAILED},
+    OFFLINE: {RETRIED: RECOVERING, CLOSING: CLOSED_FAILED, GIVEN: RELEASED},
+    CORRUPT: {CLOSING: CLOSED_FAILED, GIVEN: RELEASED},
     CLOSED: {REOPENED: ACTIVE, FAILED: CLOSED_FAILED, DISK_FULL: CLOSED_FAILED},
     CLOSED_FAILED: {REOPENED: OFFLINE},
+    RELEASED: {TAKEN: RECOVERING},
 }
 
 
@@ -579,3 +586,52 @@ def _full(operation: Operation) -> OSError | None:
 
 def _broken(operation: Operation) -> OSError | None:
     return OSError(errno.EIO, "Input/output error") if operation.name == "sync" else None
+
+
+# Led by another node.
+
+
+def test_a_log_that_is_released_answers_what_waits_and_reports_when_its_flush_has_ended(stage: Stage) -> None:
+    answers, idle = stage.append(), []
+    stage.durable_log.release(ErrorCode.NOT_COORDINATOR)
+    stage.durable_log.when_idle(lambda: idle.append(stage.log.durable_offset))
+    assert (answers, idle) == ([ErrorCode.NOT_COORDINATOR], [])
+    with pytest.raises(StorageError):
+        stage.append()
+    stage.end_flush()
+    assert (idle, stage.flushes, stage.recoveries) == ([1], [], [])
+
+
+def test_a_log_that_is_released_without_a_flush_is_idle_at_once(stage: Stage) -> None:
+    idle: list[bool] = []
+    stage.durable_log.release(ErrorCode.NOT_COORDINATOR)
+    stage.durable_log.when_idle(lambda: idle.append(True))
+    assert idle == [True]
+
+
+def test_a_log_that_is_released_waits_for_the_flushes_of_all_epochs(stage: Stage) -> None:
+    stage.append()
+    stage.durable_log.fail(ZeroDivisionError("ours"))
+    stage.end_recovery()
+    stage.append()
+    idle: list[bool] = []
+    stage.durable_log.release(ErrorCode.NOT_COORDINATOR)
+    stage.durable_log.when_idle(lambda: idle.append(True))
+    stage.end_flush()
+    assert idle == []
+    stage.end_flush()
+    assert idle == [True]
+
+
+def test_a_log_that_is_taken_again_is_recovered_first(stage: Stage) -> None:
+    stage.append()
+    stage.durable_log.release(ErrorCode.NOT_COORDINATOR)
+    stage.end_flush()
+    stage.durable_log.take()
+    assert stage.state is RECOVERING
+    stage.log.fail_back()
+    stage.durable_log.recovered()
+    assert (stage.state, stage.durable_log.durable_offset) == (ACTIVE, 1)
+    answers = stage.append()
+    stage.end_flush()
+    assert answers == [ErrorCode.NONE]

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.effects import RequestContext
 from coordinator.runtime.group_runner import GroupRunner
-from coordinator.runtime.shard_runner import ACTIVE, LOADING
+from coordinator.runtime.shard_states import ACTIVE, LOADING
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from harness.doubles.faulty_files import FaultyFiles
 from harness.doubles.runtime_world import Asker

@@ -18,6 +18,7 @@ from coordinator.purgatory.delayed import Purgatory
 from coordinator.purgatory.timing_wheel import TimingWheel
 from coordinator.server.topic_apis import topic_handlers
 from coordinator.topics.partition import Partition, PartitionServices
+from coordinator.topics.placement import Node, Placement
 from coordinator.topics.registry import TopicRegistry
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.store import TopicStore
@@ -58,6 +59,8 @@ class World(RuntimeWorld):
         store = TopicStore(self.logs, self.files)
         self.registry = TopicRegistry(store, self.settings, services, self)
         self.registry.open({})
+        own = Node(self.settings.node_id, ENDPOINTS.__getitem__, self.settings.rack)
+        self.placement = Placement(own)
         self.broker = Broker(
             settings=self.settings,
             registry=self.registry,
@@ -68,7 +71,7 @@ class World(RuntimeWorld):
             now_ms=lambda: self.time_ms,
             wall_ms=lambda: self.wall,
             arm=self.armed.append,
-            endpoint_for=ENDPOINTS.__getitem__,
+            placement=self.placement,
             markers=Markers(self.registry),
             verifier=verifier,
         )
