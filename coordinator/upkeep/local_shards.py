@@ -28,7 +28,8 @@ class LocalShards:
 
     def __init__(self, runtime: Runtime, placement: Placement) -> None:
         self.on_closed: list[Callable[[str, int], None]] = []
-        """Called with topic and partition of each shard that was closed: no thread touches its log any more."""
+        """Called with topic and partition of a shard that was placed elsewhere, each time, once it is closed: no
+        thread of this node touches its log any more."""
         self._runtime = runtime
         self._placement = placement
         self._closing: set[tuple[str, int]] = set()
@@ -66,13 +67,17 @@ class LocalShards:
         if leads and runner.state is ELSEWHERE:
             log.info("a shard is opened", topic=topic, partition=runner.partition)
             self._runtime.open_shard(runner)
-        elif not leads and runner.state is not ELSEWHERE:
+        elif not leads and runner.state is ELSEWHERE:
+            self._report(shard)  # It was closed before, or never opened.
+        elif not leads:
             log.info("a shard is closed", topic=topic, partition=runner.partition)
             self._closing.add(shard)
             self._runtime.close_shard(runner, partial(self._finish_closing, topic, runner))
 
     def _finish_closing(self, topic: str, runner: ShardRunner[Any]) -> None:
         self._closing.remove((topic, runner.partition))
-        for listener in self.on_closed:
-            listener(topic, runner.partition)
         self._follow(topic, runner)
+
+    def _report(self, shard: tuple[str, int]) -> None:
+        for listener in self.on_closed:
+            listener(*shard)

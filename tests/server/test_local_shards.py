@@ -213,7 +213,7 @@ def test_of_several_moves_the_last_counts(stage: MovingStage) -> None:
     stage.run()
     assert (stage.closed, stage.runner.state) == ([], ELSEWHERE)
     stage.release_disk()
-    assert (stage.closed, stage.runner.state) == ([GROUPS], ACTIVE)
+    assert (stage.closed, stage.runner.state) == ([], ACTIVE), "nobody else may open it"
     assert fetched(stage) == 5
 
 
@@ -227,6 +227,13 @@ def test_a_node_stops_while_it_closes_a_shard(stage: MovingStage) -> None:
     stage.move(OWN)
     stage.run()
     assert stage.runner.state is CLOSED
+
+
+def test_a_shard_that_is_closed_already_is_reported_again(stage: MovingStage) -> None:
+    """Whoever places it elsewhere hears in any case that it is free: it may never have been opened here."""
+    stage.move(ELSE)
+    stage.move(NO_LEADER)
+    assert stage.closed == [GROUPS, GROUPS]
 
 
 # Opening.

@@ -1,6 +1,7 @@
-"""Plays seeds: `python -m tests.simulation [--seed N | --first N --seeds COUNT]`; the status is 1 if one fails.
+"""Plays seeds: `python -m tests.simulation [--two-nodes] [--seed N | --first N --seeds COUNT]`.
 
-With --seed one history is played and its steps are shown; else COUNT of them, on all processors.
+With --seed one history is played and its steps are shown; else COUNT of them, on all processors. The status is 1
+if one fails. With --two-nodes the shards move between two nodes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tests.simulation import parameters
 from tests.simulation.marks import counted, not_reached, report
 from tests.simulation.simulation import Failure, Simulation, Summary
 from tests.simulation.story import Story
+from tests.simulation.two_nodes import TwoNodes
 
 SEEDS_AT_A_TIME = 50
 FAILURES_SHOWN = 20
@@ -25,15 +27,17 @@ FAILURES_SHOWN = 20
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
+    kind = TwoNodes if arguments.two_nodes else Simulation
     if arguments.seed is not None:
-        return _one(arguments.seed)
+        return _one(kind(arguments.seed))
     seeds = range(arguments.first, arguments.first + arguments.seeds)
-    return _many(seeds, arguments.workers, arguments.until_failure)
+    return _many(kind, seeds, arguments.workers, arguments.until_failure)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, help="play this one, and show what happens")
+    parser.add_argument("--two-nodes", action="store_true", help="shards move between two nodes")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=2_000, help="how many, from the first on")
     parser.add_argument("--until-failure", action="store_true", help="stop when one has failed")
@@ -41,8 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _one(seed: int) -> int:
-    simulation = Simulation(seed)
+def _one(simulation: Simulation) -> int:
     simulation.witness.story = Story(simulation.timeline, print)
     try:
         summary = simulation.run()
@@ -54,7 +57,7 @@ def _one(seed: int) -> int:
     return 0
 
 
-def _many(seeds: range, workers: int, until_failure: bool) -> int:
+def _many(kind: type[Simulation], seeds: range, workers: int, until_failure: bool) -> int:
     start = time.monotonic()
     figures = fields(Summary)[:-1]
     totals = [0] * len(figures)
@@ -62,7 +65,7 @@ def _many(seeds: range, workers: int, until_failure: bool) -> int:
     failures: list[str] = []
     starts = range(seeds.start, seeds.stop, SEEDS_AT_A_TIME)
     with ProcessPoolExecutor(workers) as pool:
-        for outcomes in pool.map(partial(play, stop=seeds.stop), starts):
+        for outcomes in pool.map(partial(play, stop=seeds.stop, kind=kind), starts):
             for outcome in outcomes:
                 if isinstance(outcome, Summary):
                     totals = [sum(pair) for pair in zip(totals, outcome.plain(), strict=True)]
@@ -76,22 +79,22 @@ def _many(seeds: range, workers: int, until_failure: bool) -> int:
         print(failure)
     happened = ", ".join(f"{total:,} {field.name}" for total, field in zip(totals, figures, strict=True))
     print(f"{len(seeds):,} seeds, {len(failures)} failed, {time.monotonic() - start:.0f} s: {happened}")
-    if failures:
-        return 1
+    if failures or kind is not Simulation:  # The marks are those of one node.
+        return 1 if failures else 0
     counts = counted(reached)
     print("\n".join(report(counts, len(seeds))))
     return 1 if not_reached(counts, len(seeds)) else 0
 
 
-def play(first: int, stop: int) -> list[Summary | str]:
+def play(first: int, stop: int, kind: type[Simulation] = Simulation) -> list[Summary | str]:
     """The seeds from `first` on, some at a time: what each came to, or what it broke."""
-    return list(_outcomes(range(first, min(first + SEEDS_AT_A_TIME, stop))))
+    return list(_outcomes(kind, range(first, min(first + SEEDS_AT_A_TIME, stop))))
 
 
-def _outcomes(seeds: range) -> Iterator[Summary | str]:
+def _outcomes(kind: type[Simulation], seeds: range) -> Iterator[Summary | str]:
     for seed in seeds:
         try:
-            yield Simulation(seed).run()
+            yield kind(seed).run()
         except Failure as failure:
             yield str(failure)
 

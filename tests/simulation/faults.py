@@ -193,7 +193,9 @@ def cut_the_network(simulation: Simulation) -> None:
     simulation.timeline.after(cut_ms, lambda: simulation.network.cuts.mend(client_id, way))
 
 
-FAULTS: Final[list[Callable[[Simulation], None]]] = [
+Fault = Callable[["Simulation"], None]
+
+FAULTS: Final[list[Fault]] = [
     crash,
     crash,
     stop_the_server,

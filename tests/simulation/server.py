@@ -140,9 +140,13 @@ class Server:
         groups = GroupApis(self.runtime, lambda: self._random.getrandbits(32), transactions.verifier)
         handlers = {**groups.handlers(), **transactions.handlers()}
         self.apis = api_table(handlers, groups.prepare())
-        self.runtime.open_shards(
+        self._open_shards(
             [self._new_runner(log) for log in self.logs], transactions.runners(COMMIT_TIMEOUT_MS)
         )
+
+    def _open_shards(self, groups: list[GroupRunner], transactions: list[ShardRunner[Any]]) -> None:
+        assert self.runtime is not None
+        self.runtime.open_shards(groups, transactions)
 
     def crash(self) -> None:
         """The process dies between two steps; connections are gone, the logs keep what had reached the disk."""
@@ -157,6 +161,10 @@ class Server:
         for end in ends:
             end.die()
         self.storage.crash()
+        self._on_died(calls)
+
+    def _on_died(self, calls: list[Call]) -> None:
+        """The process is gone, and with it what it was asked."""
         self.witness.on_crash()
 
     def stop_for(self, stop_ms: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from itertools import count
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import structlog
 
@@ -84,10 +84,13 @@ class Summary:
 class Simulation:
     """`run` plays the whole history, or raises Failure."""
 
+    options: ClassVar[str] = ""
+    """What the command that repeats it needs besides the seed, with a space behind it."""
+
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = random = Random(seed)
-        self.parts = Parts.drawn(random)
+        self.parts = self._parts()
         self.timeline = Timeline()
         self.witness = Witness()
         self.disk = RealDisk(random) if self.parts.real_logs else Disk(random)
@@ -98,9 +101,7 @@ class Simulation:
             offsets_retention_minutes=random.choice((1, 10_080)),
             offsets_retention_check_interval_ms=random.choice((5_000, 600_000)),
         )
-        self.server = Server(
-            self.timeline, random, self.disk, self.settings, self.topics, PARTITIONS, GROUPS, self.witness
-        )
+        self.server = self._new_server()
         self.network = Network(
             self.timeline,
             random,
@@ -117,6 +118,21 @@ class Simulation:
         self.producers: list[Producer] = []
         self.paused: list[Consumer] = []
         self._steps = 0
+
+    def _parts(self) -> Parts:
+        return Parts.drawn(self.random)
+
+    def _new_server(self) -> Any:
+        return Server(
+            self.timeline,
+            self.random,
+            self.disk,
+            self.settings,
+            self.topics,
+            PARTITIONS,
+            GROUPS,
+            self.witness,
+        )
 
     def run(self) -> Summary:
         with quiet_logs():
@@ -176,13 +192,16 @@ class Simulation:
     # Faults.
 
     def _let_faults_happen(self, until_ms: int) -> None:
-        faults_to_come = faults.FAULTS * 6
+        faults_to_come = self._faults() * 6
         self.random.shuffle(faults_to_come)
         at_ms = self.timeline.now_ms
         while (at_ms := at_ms + self.random.randint(1, 2 * self.pace_ms)) < until_ms and faults_to_come:
             fault = faults_to_come.pop()
             self.timeline.at(at_ms, partial(fault, self))
         self._play(until_ms)
+
+    def _faults(self) -> list[faults.Fault]:
+        return faults.FAULTS
 
     def _make_peace(self) -> None:
         """From here on nothing goes wrong, and all that lives behaves."""
@@ -266,13 +285,18 @@ class Simulation:
             except Exception as error:
                 raise self._failure([f"a bug: {error!r}"]) from error
             self._steps += 1
-            self.witness.look()
+            self._look()
             if self.witness.violations:
                 raise self._failure(self.witness.violations)
 
+    def _look(self) -> None:
+        """After a step."""
+        self.witness.look()
+
     def _failure(self, violations: list[str]) -> Failure:
         broken = "\n".join(violations[:5])
-        repeat = f"at {self.timeline.now_ms} ms; repeat it: python -m tests.simulation --seed {self.seed}"
+        command = f"python -m tests.simulation {self.options}--seed {self.seed}"
+        repeat = f"at {self.timeline.now_ms} ms; repeat it: {command}"
         return Failure(f"{broken}\n{repeat}\n{parameters.described(self)}")
 
     def _summary(self) -> Summary:

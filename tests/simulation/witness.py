@@ -285,6 +285,13 @@ class Witness:
         self.transactions.on_crash()
         self._grew.clear()
 
+    def on_node_crash(self, calls: list[Call]) -> None:
+        """One of several nodes died, and with it what it was asked."""
+        self.crashes += 1
+        for call in calls:
+            self.deadlines.excuse(call)
+            self._due_at.pop(id(call), None)
+
     def on_durable(self, log: Log, batch: bytearray) -> None:
         self.facts.take(self._shadow(log.partition), batch)
         self._grew.add(log.partition)
