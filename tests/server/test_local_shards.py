@@ -254,6 +254,24 @@ def test_a_shard_that_is_opened_loads_first(stage: MovingStage) -> None:
     assert error_of(stage.commit(7)) is ErrorCode.NONE
 
 
+def test_what_is_cut_when_a_shard_is_opened(stage: MovingStage) -> None:
+    """A marker that was staged behind a flush, and that nobody has written."""
+    stage.hold_disk()
+    stage.commit(5)
+    marker = Marker(producer_id=7, producer_epoch=0, coordinator_epoch=0, is_commit=True)
+    outcomes: list[ErrorCode] = []
+    stage.server.runners[0].write_marker(marker, outcomes.append)
+    stage.move(ELSE)
+    assert outcomes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    stage.release_disk()
+    log = stage.runner.log
+    before = (log.next_offset, log.durable_offset)
+    stage.move(OWN)
+    stage.run()
+    assert (before, log.next_offset, log.durable_offset) == ((2, 1), 1, 1)
+    assert error_of(stage.commit(6)) is ErrorCode.NONE
+
+
 def test_members_get_full_sessions_where_their_shard_is_opened(stage: MovingStage) -> None:
     (joined,) = stage.stable(None)
     stage.run(9_000)

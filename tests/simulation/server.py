@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from coordinator.data.markers import MarkerWriter
+from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.effects import Event, Result
 from coordinator.groups.classic.heartbeat import Heartbeat
 from coordinator.groups.group_settings import GroupSettings
@@ -19,6 +21,7 @@ from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.group_shards import group_shards
 from coordinator.runtime.loop import Runtime
 from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.transaction_verification import CoordinatorVerifier
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.group_apis import GroupApis
 from coordinator.shard.shard import Shard
@@ -147,6 +150,14 @@ class Server:
     def _open_shards(self, groups: list[GroupRunner], transactions: list[ShardRunner[Any]]) -> None:
         assert self.runtime is not None
         self.runtime.open_shards(groups, transactions)
+
+    def marker_writer(self, index: int) -> MarkerWriter:
+        """Return what writes markers to the shard of groups `index`."""
+        return self.runners[index]
+
+    def new_verifier(self, runtime: Runtime) -> TransactionVerifier:
+        """Return what the shards of groups ask about transactions."""
+        return CoordinatorVerifier(runtime)
 
     def crash(self) -> None:
         """The process dies between two steps; connections are gone, the logs keep what had reached the disk."""

@@ -12,8 +12,9 @@ import pytest
 
 from coordinator.runtime.loop import Runtime
 from tests.simulation.__main__ import main
+from tests.simulation.held_logs import SHARDS
 from tests.simulation.simulation import Failure
-from tests.simulation.two_nodes import SHARDS, TwoNodes
+from tests.simulation.two_nodes import TwoNodes
 
 SEEDS = 80
 SEEDS_PER_TEST = 10

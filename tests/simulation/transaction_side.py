@@ -11,7 +11,6 @@ from coordinator.runtime.loop import Runtime
 from coordinator.runtime.marker_sender import MarkerSender
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.transaction_shards import transaction_shards
-from coordinator.runtime.transaction_verification import CoordinatorVerifier
 from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
 from coordinator.server.transaction_apis import TransactionApis
@@ -54,9 +53,9 @@ class TransactionSide:
         self._server = server
         self._runtime = runtime
         self._ids = server.storage.producer_ids(LoopWorkers(server.loop))
-        markers = Markers(OffsetsTopic(), lambda index: runtime.runners[index])  # type: ignore[arg-type]
+        markers = Markers(OffsetsTopic(), server.marker_writer)  # type: ignore[arg-type]
         runtime.write_markers = MarkerSender(markers.write, runtime, server.loop.call_soon).write
-        self.verifier = CoordinatorVerifier(runtime)
+        self.verifier = server.new_verifier(runtime)
 
     def handlers(self) -> dict[int, Handler]:
         return TransactionApis(self._runtime, self._ids, _only_transactions).handlers()

@@ -12,139 +12,43 @@ other holds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any, ClassVar, Final
 
+from coordinator.data.markers import MarkerWriter
+from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.groups.partitioning import partition_for
 from coordinator.runtime.group_runner import GroupRunner
+from coordinator.runtime.loop import Runtime
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.shard_states import LOADING
+from coordinator.runtime.transaction_verification import CoordinatorVerifier
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.placement import NO_LEADER, Node, Placement
-from coordinator.topics.workers import Workers
+from coordinator.transactions.states import AT_REST
 from coordinator.upkeep.local_shards import LocalShards
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from storage.log.log_states import PAUSED, RECOVERING_FULL
 from tests.simulation import faults
+from tests.simulation.between_nodes import Asked, RemoteMarkers, RemoteVerifier
 from tests.simulation.call import Call
-from tests.simulation.disk import ModelStorage, SimulatedFlusher, SimulatedLog
 from tests.simulation.faults import Fault
+from tests.simulation.held_logs import COUNTS, SHARDS, NodeStorage, Shard, SharedStorage
 from tests.simulation.parts import Parts
 from tests.simulation.profile import GROUPS
 from tests.simulation.server import Server
 from tests.simulation.simulation import PARTITIONS, Simulation
-from tests.simulation.timeline import Action, Origin, ProcessLoop
+from tests.simulation.timeline import Action, Origin
 from tests.simulation.transaction_side import TRANSACTION_PARTITIONS
 
 NODE_IDS: Final = (1, 2)
 TABLES_HEAR_MS: Final = (0, 0, 5, 100, 1_500)
 """After how long a node hears that a shard was moved."""
-
-Shard = tuple[str, int]
-"""A partition of `__consumer_offsets` or of `__transaction_state`."""
-COUNTS: Final = {GROUP_METADATA_TOPIC: PARTITIONS, TRANSACTION_STATE_TOPIC: TRANSACTION_PARTITIONS}
-SHARDS: Final[tuple[Shard, ...]] = tuple(
-    (topic, partition) for topic, count in COUNTS.items() for partition in range(count)
-)
-
-
-class HeldLog:
-    """A log as one node reaches it in one life: what it does there, it may do only while it holds the shard."""
-
-    def __init__(self, log: SimulatedLog, check: Callable[[str], None]) -> None:
-        self._log = log
-        self._check = check
-
-    partition = property(lambda self: self._log.partition)
-    log_start_offset = property(lambda self: self._log.log_start_offset)
-    is_open = property(lambda self: self._log.is_open)
-    next_offset = property(lambda self: self._log.next_offset)
-    durable_offset = property(lambda self: self._log.durable_offset)
-    staged = property(lambda self: self._log.staged)
-    producers = property(lambda self: self._log.producers)
-
-    @property
-    def failure(self) -> Any:
-        return self._log.failure
-
-    @failure.setter
-    def failure(self, error: Any) -> None:
-        self._check("flush")
-        self._log.failure = error
-
-    @property
-    def met_no_room(self) -> bool:
-        return self._log.met_no_room
-
-    @met_no_room.setter
-    def met_no_room(self, met: bool) -> None:
-        self._log.met_no_room = met
-
-    def append(self, batch: bytearray, *, wall_ms: int) -> Any:
-        self._check("append")
-        return self._log.append(batch, wall_ms=wall_ms)
-
-    def flush(self, batches: list[bytearray]) -> None:
-        self._check("flush")
-        self._log.flush(batches)
-
-    def fail_back(self) -> None:
-        self._check("cut")
-        self._log.fail_back()
-
-    def batches(self, start_offset: int, window_bytes: int) -> Iterator[Any]:
-        self._check("load")
-        return self._log.batches(start_offset, window_bytes)
-
-
-class NodeStorage:
-    """The shared logs as one node reaches them."""
-
-    def __init__(self, node_id: int, cluster: Cluster) -> None:
-        self._node_id = node_id
-        self._cluster = cluster
-        self._shared = cluster.storage
-        self._logs: dict[str, list[HeldLog]] = {}
-        self.max_batch_bytes = self._shared.max_batch_bytes
-        self.open()
-
-    def logs_of(self, topic: str) -> list[HeldLog]:
-        return self._logs[topic]
-
-    def new_flusher(self, loop: ProcessLoop) -> SimulatedFlusher:
-        return self._shared.new_flusher(loop)
-
-    def producer_ids(self, workers: Workers) -> Any:
-        return self._shared.producer_ids(workers)
-
-    def open(self) -> None:
-        for topic in COUNTS:
-            self._logs[topic] = [
-                HeldLog(log, partial(self._check, (topic, log.partition)))
-                for log in self._shared.logs_of(topic)
-            ]
-
-    def _check(self, shard: Shard, use: str) -> None:
-        holder = self._cluster.holders.get(shard)
-        if holder != self._node_id:
-            self._cluster.witness.violated(f"{use} by node {self._node_id} of {shard}, which {holder} holds")
-
-    def crash(self) -> None:
-        """What the node had not written yet is gone, of the logs that it held."""
-        for topic, partition in self._cluster.held_by(self._node_id):
-            self._shared.crash_one(topic, partition)
-
-
-class SharedStorage(ModelStorage):
-    """The logs that both nodes reach."""
-
-    def crash_one(self, topic: str, partition: int) -> None:
-        log = self.logs_of(topic)[partition]
-        log.crash(self._random.randint(0, len(log.staged)), swaps=self._random.random() < 0.5)
 
 
 class NodeServer(Server):
@@ -154,6 +58,7 @@ class NodeServer(Server):
         self.node_id = node_id
         self.cluster = cluster
         self.placement = cluster.table_of(node_id)
+        self.asked: list[Asked] = []  # By the other node, and not answered yet.
         super().__init__(*arguments)
 
     def _open_shards(self, groups: list[GroupRunner], transactions: list[ShardRunner[Any]]) -> None:
@@ -163,6 +68,17 @@ class NodeServer(Server):
         shards.on_closed.append(lambda *shard: self.cluster.on_closed(self, shard))
         shards.open(groups, transactions)
 
+    def marker_writer(self, index: int) -> MarkerWriter:
+        return RemoteMarkers(self, index)
+
+    def new_verifier(self, runtime: Runtime) -> TransactionVerifier:
+        return RemoteVerifier(self, CoordinatorVerifier(runtime))
+
+    def leader_of(self, shard: Shard) -> NodeServer | None:
+        """The node that leads the shard, as far as this one knows, if it can be reached."""
+        leader_id = self.placement.leader_of(*shard)
+        return next((node for node in self.cluster.alive if node.node_id == leader_id), None)
+
     def runner_of(self, shard: Shard) -> ShardRunner[Any]:
         topic, partition = shard
         return (self.runners if topic == GROUP_METADATA_TOPIC else self.transaction_runners)[partition]
@@ -170,6 +86,9 @@ class NodeServer(Server):
     def _on_died(self, calls: list[Call]) -> None:
         self.witness.on_node_crash(calls)
         self.cluster.on_died(self)
+        asked, self.asked = self.asked, []
+        for each in asked:
+            each.lose()
 
 
 class Cluster:
@@ -390,7 +309,22 @@ class Cluster:
         elif self.alive:
             action()
 
-    transactions = None
+    @property
+    def transactions(self) -> Cluster:
+        """Of transactions the simulation asks what is not at rest."""
+        return self
+
+    def unsettled(self) -> Iterator[str]:
+        for shard in SHARDS:
+            if shard[0] != TRANSACTION_STATE_TOPIC:
+                continue
+            served = self.runner_of(shard).shard
+            if served is None:
+                yield f"{shard} is served by no node"
+                return
+            for each in served.transactions:
+                if each.state not in AT_REST:
+                    yield f"the transaction of {each.transactional_id} is {each.state.name}"
 
     @property
     def unread(self) -> list[tuple[int, Call]]:
@@ -441,6 +375,8 @@ class Cluster:
 
 def _coordinator_key(request: Any) -> tuple[int | None, str]:
     """Which coordinator a request is for; None if any will do."""
+    if isinstance(request, AddOffsetsToTxnRequest):
+        return CoordinatorType.TRANSACTION, request.transactional_id
     if (group_id := getattr(request, "group_id", "")) != "":
         return CoordinatorType.GROUP, group_id
     groups = getattr(request, "groups", [])
@@ -482,9 +418,6 @@ class TwoNodes(Simulation):
 
     def _new_server(self) -> Cluster:
         return Cluster(self)
-
-    def _add_producer(self, number: int) -> None:
-        """Without transactions."""
 
     def _faults(self) -> list[Fault]:
         return [*faults.FAULTS, *[move_a_shard] * 14, *[kill_a_node] * 3]

@@ -1,0 +1,123 @@
+"""Logs on one disk that several nodes reach: each of them belongs, at any time, to the one node that holds it.
+
+What a node does with a log that it does not hold is a violation, whatever comes of it: a flush that was begun
+before, a cut, a load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from coordinator.topics.workers import Workers
+from tests.simulation.disk import ModelStorage, SimulatedFlusher, SimulatedLog
+from tests.simulation.simulation import PARTITIONS
+from tests.simulation.timeline import ProcessLoop
+from tests.simulation.transaction_side import TRANSACTION_PARTITIONS
+
+if TYPE_CHECKING:
+    from tests.simulation.two_nodes import Cluster
+
+Shard = tuple[str, int]
+"""A partition of `__consumer_offsets` or of `__transaction_state`."""
+COUNTS: Final = {GROUP_METADATA_TOPIC: PARTITIONS, TRANSACTION_STATE_TOPIC: TRANSACTION_PARTITIONS}
+SHARDS: Final[tuple[Shard, ...]] = tuple(
+    (topic, partition) for topic, count in COUNTS.items() for partition in range(count)
+)
+
+
+class HeldLog:
+    """A log as one node reaches it in one life: what it does there, it may do only while it holds the shard."""
+
+    def __init__(self, log: SimulatedLog, check: Callable[[str], None]) -> None:
+        self._log = log
+        self._check = check
+
+    partition = property(lambda self: self._log.partition)
+    log_start_offset = property(lambda self: self._log.log_start_offset)
+    is_open = property(lambda self: self._log.is_open)
+    next_offset = property(lambda self: self._log.next_offset)
+    durable_offset = property(lambda self: self._log.durable_offset)
+    staged = property(lambda self: self._log.staged)
+    producers = property(lambda self: self._log.producers)
+
+    @property
+    def failure(self) -> Any:
+        return self._log.failure
+
+    @failure.setter
+    def failure(self, error: Any) -> None:
+        self._check("flush")
+        self._log.failure = error
+
+    @property
+    def met_no_room(self) -> bool:
+        return self._log.met_no_room
+
+    @met_no_room.setter
+    def met_no_room(self, met: bool) -> None:
+        self._log.met_no_room = met
+
+    def append(self, batch: bytearray, *, wall_ms: int) -> Any:
+        self._check("append")
+        return self._log.append(batch, wall_ms=wall_ms)
+
+    def flush(self, batches: list[bytearray]) -> None:
+        self._check("flush")
+        self._log.flush(batches)
+
+    def fail_back(self) -> None:
+        self._check("cut")
+        self._log.fail_back()
+
+    def batches(self, start_offset: int, window_bytes: int) -> Iterator[Any]:
+        self._check("load")
+        return self._log.batches(start_offset, window_bytes)
+
+
+class NodeStorage:
+    """The shared logs as one node reaches them."""
+
+    def __init__(self, node_id: int, cluster: Cluster) -> None:
+        self._node_id = node_id
+        self._cluster = cluster
+        self._shared = cluster.storage
+        self._logs: dict[str, list[HeldLog]] = {}
+        self.max_batch_bytes = self._shared.max_batch_bytes
+        self.open()
+
+    def logs_of(self, topic: str) -> list[HeldLog]:
+        return self._logs[topic]
+
+    def new_flusher(self, loop: ProcessLoop) -> SimulatedFlusher:
+        return self._shared.new_flusher(loop)
+
+    def producer_ids(self, workers: Workers) -> Any:
+        return self._shared.producer_ids(workers)
+
+    def open(self) -> None:
+        for topic in COUNTS:
+            self._logs[topic] = [
+                HeldLog(log, partial(self._check, (topic, log.partition)))
+                for log in self._shared.logs_of(topic)
+            ]
+
+    def _check(self, shard: Shard, use: str) -> None:
+        holder = self._cluster.holders.get(shard)
+        if holder != self._node_id:
+            self._cluster.witness.violated(f"{use} by node {self._node_id} of {shard}, which {holder} holds")
+
+    def crash(self) -> None:
+        """What the node had not written yet is gone, of the logs that it held."""
+        for topic, partition in self._cluster.held_by(self._node_id):
+            self._shared.crash_one(topic, partition)
+
+
+class SharedStorage(ModelStorage):
+    """The logs that both nodes reach."""
+
+    def crash_one(self, topic: str, partition: int) -> None:
+        log = self.logs_of(topic)[partition]
+        log.crash(self._random.randint(0, len(log.staged)), swaps=self._random.random() < 0.5)
