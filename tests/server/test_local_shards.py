@@ -285,7 +285,9 @@ def test_a_topic_that_goes_while_a_shard_is_elsewhere_is_left_to_the_load(stage:
     stage.commit(5)
     stage.move(ELSE)
     stage.run()
-    stage.runner.topic_deleted("orders", b"\1" * 16)
+    topic_id = stage.server.topics.topic_id("orders")
+    assert topic_id is not None
+    stage.runner.topic_deleted("orders", topic_id)
     stage.move(OWN)
     stage.run()
     assert fetched(stage) == 5

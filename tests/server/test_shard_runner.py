@@ -34,6 +34,7 @@ from protocol.messages.offset_commit import (
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.records.records import Codec
+from storage.log.log_states import RELEASED as RELEASED_LOG
 from tests.server.joining import join
 from tests.server.shard_world import ShardWorld
 
@@ -491,6 +492,21 @@ def test_after_a_stop_nothing_is_taken_on(storing: Storing, request_of: Callable
     answer = world.ask(request_of(), JOIN).answer
     error = answer.error_code if hasattr(answer, "error_code") else answer.topics[0].partitions[0].error_code
     assert error == ErrorCode.NOT_COORDINATOR
+
+
+# Led elsewhere.
+
+
+def test_a_load_that_ends_after_the_shard_was_given_away_changes_nothing(world: ShardWorld) -> None:
+    world.durable_log.fail(BROKEN)
+    assert world.runner.state is LOADING
+    world.runner.release()
+    world.read_shard(world.runner, cut_back=True)
+    assert (world.runner.state, world.runner.shard) == (ELSEWHERE, None)
+    world.runner.on_load_failed(BROKEN)
+    assert world.runner.state is ELSEWHERE
+    assert world.durable_log.state is RELEASED_LOG
+    assert committed(world.ask(commit(1), COMMIT)) == ErrorCode.NOT_COORDINATOR
 
 
 # States.
