@@ -148,7 +148,7 @@ def _read(
     if wanted.last_fetched_epoch > LEADER_EPOCH:
         return _failure(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
     if not partition.is_readable:
-        return _failure(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+        return _failure(wanted, partition.read_error)
     stable_offset = partition.last_stable_offset
     if limits.is_read_committed and stable_offset is None:
         return _failure(wanted, ErrorCode.KAFKA_STORAGE_ERROR)

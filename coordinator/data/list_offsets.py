@@ -126,7 +126,7 @@ def _error(
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not partition.is_readable:
-        return ErrorCode.KAFKA_STORAGE_ERROR
+        return partition.read_error
     return leader_epoch_error(asked.current_leader_epoch)
 
 

@@ -25,7 +25,8 @@ UNDEFINED: Final = -1
 def handle(broker: Broker, request: OffsetForLeaderEpochRequest, pending: ClientRequest) -> None:
     """Answer with the end offset of the epoch per partition.
 
-    Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
+    Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR,
+    NOT_LEADER_OR_FOLLOWER.
     """
     topics = [
         OffsetForLeaderTopicResult(
@@ -44,7 +45,7 @@ def _answer(topics: TopicLookup, topic: str, asked: OffsetForLeaderPartition) ->
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return answer
     if not partition.is_readable:
-        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        answer.error_code = partition.read_error
         return answer
     answer.error_code = leader_epoch_error(asked.current_leader_epoch)
     if not answer.error_code and asked.leader_epoch == LEADER_EPOCH:

@@ -124,8 +124,14 @@ class Partition:
 
     @property
     def is_readable(self) -> bool:
-        """Whether records can be read; False if the log could not be opened, and its contents are not known."""
-        return self.log.is_open
+        """Whether records can be read; not if the log could not be opened, or is that of another node's shard."""
+        return self.log.is_open and self.durable_log.state is not RELEASED
+
+    @property
+    def read_error(self) -> ErrorCode:
+        """The error for reads while the partition is not readable."""
+        is_elsewhere = self.durable_log.state is RELEASED
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.KAFKA_STORAGE_ERROR
 
     @property
     def is_deleted(self) -> bool:

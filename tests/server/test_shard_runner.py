@@ -498,8 +498,7 @@ def test_after_a_stop_nothing_is_taken_on(storing: Storing, request_of: Callable
 
 
 def test_a_load_that_ends_after_the_shard_was_given_away_changes_nothing(world: ShardWorld) -> None:
-    world.durable_log.fail(BROKEN)
-    assert world.runner.state is LOADING
+    world.durable_log.fail(BROKEN)  # So it is being loaded.
     world.runner.release()
     world.read_shard(world.runner, cut_back=True)
     assert (world.runner.state, world.runner.shard) == (ELSEWHERE, None)

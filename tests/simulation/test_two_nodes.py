@@ -21,10 +21,10 @@ SEEDS_PER_TEST = 10
 ENOUGH = {
     "opened": 1_000,
     "closed": 500,
-    "closed with requests parked": 20,
+    "closed with requests parked": 10,
     "closed while flushed": 20,
     "closed while loaded": 20,
-    "closed without room": 5,
+    "closed without room": 3,
     "orphaned": 100,
 }
 """How often things have to happen in all of the seeds, for a history in which nothing happens passes as well."""

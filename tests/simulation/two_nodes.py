@@ -161,10 +161,14 @@ class Cluster:
             node.loop.run_at(at_ms, Origin.SOCKET, partial(self._hear, node, shard))
 
     def _hear(self, node: NodeServer, shard: Shard) -> None:
-        leader = self.leader_of(shard)
+        leader, runner = self.leader_of(shard), node.runner_of(shard)
+        parked = list(runner._parked)
         if self.holders.get(shard) == node.node_id != leader:
-            self._note_closing(node.runner_of(shard))
+            self._note_closing(runner)
         node.placement.place(*shard, leader)
+        for call in parked if leader != node.node_id else ():
+            if isinstance(call, Call) and call.answer is None:
+                self.witness.violated(f"{call.request} is parked at node {node.node_id}, without {shard}")
 
     def _note_closing(self, runner: ShardRunner[Any]) -> None:
         self.met["closed"] += 1

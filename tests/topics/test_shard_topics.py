@@ -15,6 +15,12 @@ from coordinator.topics.names import GROUP_METADATA_TOPIC
 from harness.doubles.faulty_files import FaultyFiles
 from harness.doubles.runtime_world import Asker
 from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from storage.files import StorageError
 from storage.log.durable_log import DurableLog
 from storage.log.log_states import ACTIVE as LOG_ACTIVE
@@ -112,3 +118,24 @@ def test_what_the_admin_client_writes_stands_behind_what_the_shard_has_gathered(
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, position)
     ends = [each.last_offset for each, _ in runner.log.batches(0)]
     assert ends == [0, position - 1, position]
+
+
+def test_a_shard_of_another_node_is_neither_read_nor_written_here(
+    world: CrashWorld, runner: GroupRunner
+) -> None:
+    """What is on this disk is not what the other has written since."""
+    index = runner.partition
+    runner.release()
+    read = fetch(world, GROUP_METADATA_TOPIC, index)
+    assert (read.error_code, read.records or b"") == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
+    end = ListOffsetsPartition(partition_index=index, timestamp=-1)
+    listing = ListOffsetsRequest(topics=[ListOffsetsTopic(name=GROUP_METADATA_TOPIC, partitions=[end])])
+    listed = world.ask(listing, 7)
+    assert listed.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    asked = OffsetForLeaderPartition(partition=index, leader_epoch=0)
+    of_topic = OffsetForLeaderTopic(topic=GROUP_METADATA_TOPIC, partitions=[asked])
+    epochs = world.ask(OffsetForLeaderEpochRequest(topics=[of_topic]), 4)
+    assert epochs.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partition = world.registry.partition(GROUP_METADATA_TOPIC, index)
+    assert partition is not None
+    assert partition.append_error is ErrorCode.NOT_LEADER_OR_FOLLOWER
