@@ -34,6 +34,7 @@ from storage.log.log_states import (
     LogTrigger,
 )
 from storage.log.partition_log import PartitionLog
+from storage.log.staged_log import StagedLog
 from storage.log.transitions import next_state
 
 
@@ -63,7 +64,7 @@ class LogHost:
     now_ms: Callable[[], int]
     # (owner, key, deadline in ms): has `owner.timer_fired(key)` called at that time.
     set_timer: Callable[[Any, Any, int | None], None]
-    schedule_flush: Callable[[PartitionLog, OnFlushed], None]
+    schedule_flush: Callable[[Any, OnFlushed], None]  # The kind of log that its flusher takes.
     wait_for_disk_space: Callable[[Any, StorageError], None]  # These two have `try_again` called later.
     try_later: Callable[[Any], None]
 
@@ -93,11 +94,13 @@ class DurableLog:
         # As the loop knows it: `log.durable_offset` moves on another thread, ahead of the last stable offset.
         self.durable_offset = partition_log.durable_offset
         self.staged_bytes = 0  # Number of bytes appended since the start,
-        self.flushed_bytes = 0  # and how many of them are durable: parked fetches compare this.
-        self.listeners: list[Callable[[], None]] = []  # Called whenever the durable end has moved.
+        self.flushed_bytes = 0  # and how many of them can be read: parked fetches compare this.
+        self.listeners: list[Callable[[], None]] = []  # Called whenever more can be read.
         self._host = host
         self._owner: LogOwner | None = None
         self._queue = DurabilityQueue(None, _no_timer)
+        if isinstance(partition_log, StagedLog):
+            partition_log.on_written = self._on_written
         self._flush_end = self.durable_offset  # Beyond the durable end while a flush is under way.
 
     def claim(self, owner: LogOwner, timeout_ms: int | None = None) -> None:
@@ -176,10 +179,22 @@ class DurableLog:
             return
         self.durable_offset = self._flush_end = self.log.durable_offset
         is_all = self.log.next_offset == self.durable_offset
-        self.flushed_bytes = self.staged_bytes if is_all else staged_bytes
         self.log.producers.settle()
         self._queue.release(self.durable_offset)
+        if self.log.is_written_behind:
+            self.flush()
+            return  # Readers have nothing new before `_on_written`.
+        self.flushed_bytes = self.staged_bytes if is_all else staged_bytes
         self.flush()
+        self._call_listeners()
+
+    def _on_written(self, error: StorageError | None) -> None:
+        """Take the report that what is durable was written to the segments, or could not be."""
+        if error is not None:
+            self.fail(error)
+            return
+        assert isinstance(self.log, StagedLog)
+        self.flushed_bytes += self.log.take_written_bytes()
         self._call_listeners()
 
     def _call_listeners(self) -> None:
