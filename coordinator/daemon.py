@@ -121,6 +121,11 @@ def open_directory(settings: Settings, files: Files) -> LogDirectory:
         raise StartupError(str(error)) from error
     for warning in directory.warnings:
         log.warning("log directory", warning=warning)
+    journal = directory.journal.files
+    if journal.cut_bytes:
+        log.warning(
+            "the end of the journal was torn, and cut", file=str(journal.path), cut_bytes=journal.cut_bytes
+        )
     return directory
 
 

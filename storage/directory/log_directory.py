@@ -124,8 +124,6 @@ class LogDirectory:
         files = JournalFiles(self._files, self.path, self.properties.directory_id, is_synced=is_synced)
         self.journal = Journal(files)
         self.journal.read()
-        if files.cut_bytes:
-            self.warnings.append(f"the last frame of {files.path} was torn; {files.cut_bytes} bytes were cut")
 
     def _load_sealed(self) -> None:
         try:

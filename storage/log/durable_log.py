@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from protocol.errors import ErrorCode, OnDone
 from storage.files import CorruptSegment, OnFlushed, StorageError
@@ -99,8 +99,8 @@ class DurableLog:
         self._host = host
         self._owner: LogOwner | None = None
         self._queue = DurabilityQueue(None, _no_timer)
-        if isinstance(partition_log, StagedLog):
-            partition_log.on_written = self._on_written
+        if partition_log.is_written_behind:
+            cast(StagedLog, partition_log).on_written = self._on_written
         self._flush_end = self.durable_offset  # Beyond the durable end while a flush is under way.
 
     def claim(self, owner: LogOwner, timeout_ms: int | None = None) -> None:
@@ -193,8 +193,7 @@ class DurableLog:
         if error is not None:
             self.fail(error)
             return
-        assert isinstance(self.log, StagedLog)
-        self.flushed_bytes += self.log.take_written_bytes()
+        self.flushed_bytes += cast(StagedLog, self.log).take_written_bytes()
         self._call_listeners()
 
     def _call_listeners(self) -> None:

@@ -128,7 +128,7 @@ class Watch:
             if key[0] == "start":  # The retention may have moved it further.
                 assert value is not None, key
                 assert value >= (account.sent[account.acknowledged] or 0), (key, value, account)
-            elif key[0] == "records" and not promised:
+            elif key[0] in ("records", "offset", "generation") and not promised:
                 assert value in account.sent, key
             elif key[0] == "records" and after.registry.get(key[1]) is None:
                 continue  # That a topic may be gone is for its own account to say.
