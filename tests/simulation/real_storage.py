@@ -105,7 +105,8 @@ class WatchedLog:
         except StorageError as error:
             if error.operation in LOOKS:
                 self._storage.reach("recovery_could_not_read")
-            return
+            if not self.is_open:
+                return  # Otherwise it was only that what the journal has could not be written behind.
         if self.log.recovered.cut_bytes:
             self._storage.reach("torn_tail_cut")
         self.note_durable()
