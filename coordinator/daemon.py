@@ -141,14 +141,7 @@ class Daemon:
         self._clock = Clock()
         self._flusher = Flusher(settings.muster_flush_threads, post)
         self._history_flusher = Flusher(1, post)  # No commit waits for the history's disk, which may hang.
-        self._journal = JournalThreads(
-            directory.journal,
-            post,
-            loop.call_soon,
-            self._clock.wall_ms,
-            directory.checkpoint,
-            _report_journal,
-        )
+        self._journal = _journal_threads(directory, loop, self._clock)
         self._workers = ThreadWorkers(1, post, "topics")
         self._readers = ThreadWorkers(READER_THREADS, post, "reader")
         self._encoder = ThreadWorkers(1, post, "encoder")  # Needs no disk: a stop can wait for it.
@@ -315,6 +308,19 @@ class Daemon:
             workers.close()
         await asyncio.sleep(0)  # The outcomes of the last work come back in a turn of their own.
         await self.server.close_connections(LAST_ANSWERS_S)
+
+
+def _journal_threads(
+    directory: LogDirectory, loop: asyncio.AbstractEventLoop, clock: Clock
+) -> JournalThreads:
+    return JournalThreads(
+        directory.journal,
+        loop.call_soon_threadsafe,
+        loop.call_soon,
+        clock.wall_ms,
+        directory.checkpoint,
+        _report_journal,
+    )
 
 
 def _report_journal(error: BaseException) -> None:

@@ -38,7 +38,7 @@ class ForeignJournal(StorageError):
     """The journal belongs to another log directory."""
 
     def __init__(self, path: Path, found: str, wanted: str) -> None:
-        reason = f"the journal of directory {found}, this is {wanted}: move it to where it belongs"
+        reason = f"the journal of directory {found}, but meta.properties says that this is {wanted}"
         super().__init__("use", path, reason)
 
 
