@@ -36,7 +36,7 @@ from storage.cleaning.cleanable import cleanable
 from storage.cleaning.compaction import Cleaned, Compaction, CompactionLimits
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files
-from storage.log.config import FlushPolicy, LogConfig
+from storage.log.config import LogConfig
 from storage.log.partition_log import PartitionLog
 
 SEGMENT_BYTES = 4 << 20
@@ -46,7 +46,7 @@ CONNECTIONS = 20
 LOADING_S = 60
 LIST_VERSION = 4
 NOW_MS = 1_700_000_000_000
-CONFIG = LogConfig(segment_bytes=SEGMENT_BYTES, flush=FlushPolicy.OS, is_compacted=True)
+CONFIG = LogConfig(segment_bytes=SEGMENT_BYTES, is_compacted=True)
 
 
 def offset_record(number: int) -> LogRecord:

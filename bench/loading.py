@@ -30,7 +30,6 @@ from bench.offsets_log import (
     TOPICS_PER_GROUP,
     committed_offset,
     group_name,
-    offsets_config,
     topic_name,
     write_offsets_log,
 )
@@ -52,7 +51,7 @@ from protocol.messages.offset_fetch import (
 )
 from protocol.records.records import Record, encode_batch
 from storage.files import Files
-from storage.log.config import FlushPolicy
+from storage.log.config import INT64_MAX, LogConfig
 from storage.log.partition_log import PartitionLog
 
 FETCH_VERSION = 9
@@ -203,9 +202,11 @@ def kafka_on(log_dir: Path, directory: Path) -> KafkaBroker:
     return broker
 
 
-def append_rate(directory: Path, policy: FlushPolicy, records_per_append: int) -> tuple[float, float]:
+def append_rate(directory: Path, flush_messages: int, records_per_append: int) -> tuple[float, float]:
     """Records a second that one log takes, a flush for each batch, and MB a second."""
-    log = PartitionLog.open(directory, offsets_config(100 << 20, policy), Files())
+    log = PartitionLog.open(
+        directory, LogConfig(segment_bytes=100 << 20, flush_messages=flush_messages), Files()
+    )
     records = [Record(bytes(60), bytes(42), 1_700_000_000_000) for _ in range(records_per_append)]
     batch = encode_batch(records)
     count, began = 0, time.monotonic()
@@ -276,12 +277,12 @@ def has_java() -> bool:
 
 
 def report_appends() -> None:
-    print("\n| policy | records in a batch | records a second | MB a second |\n|---|---|---|---|")
-    for policy in FlushPolicy:
+    print("\n| `flush.messages` | records in a batch | records a second | MB a second |\n|---|---|---|---|")
+    for flush_messages in (1, INT64_MAX):
         for records in RECORDS_PER_APPEND:
             with tempfile.TemporaryDirectory() as directory:
-                rate, megabytes = append_rate(Path(directory) / "appended-0", policy, records)
-            print(f"| `{policy.value}` | {records} | {rate:,.0f} | {megabytes:.1f} |", flush=True)
+                rate, megabytes = append_rate(Path(directory) / "appended-0", flush_messages, records)
+            print(f"| {flush_messages} | {records} | {rate:,.0f} | {megabytes:.1f} |", flush=True)
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from protocol.records.records import Record as LogRecord
 from protocol.records.records import encode_batch
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files
-from storage.log.config import FlushPolicy, LogConfig
+from storage.log.config import LogConfig
 from storage.log.partition_log import PartitionLog
 
 SHARDS: Final = 50
@@ -48,10 +48,6 @@ def committed_offset(number: int, partition: int) -> int:
     return 1_000_000 + 37 * partition + number
 
 
-def offsets_config(segment_bytes: int, policy: FlushPolicy) -> LogConfig:
-    return LogConfig(segment_bytes=segment_bytes, flush=policy)
-
-
 def write_offsets_log(
     directory: Path, offsets: int, records_per_batch: int, *, segment_bytes: int = 100 << 20
 ) -> None:
@@ -67,7 +63,7 @@ def write_offsets_log(
         SHARDS,
         {**OFFSETS_OVERRIDES, "segment.bytes": str(segment_bytes)},
     )
-    logs = TopicStore(held, files).create(entry, offsets_config(segment_bytes, FlushPolicy.OS))
+    logs = TopicStore(held, files).create(entry, LogConfig(segment_bytes=segment_bytes))
     randomness = random.Random(offsets)
     topic_ids = [randomness.randbytes(16) for _ in range(TOPICS_PER_GROUP)]
     for partition, log in enumerate(logs):

@@ -31,7 +31,6 @@ from bench.offsets_log import (
     OFFSETS_OVERRIDES,
     SHARDS,
     group_name,
-    offsets_config,
     topic_name,
 )
 from coordinator.effects import CoordinatorRecord
@@ -51,7 +50,7 @@ from protocol.records.records import Record as LogRecord
 from protocol.records.records import encode_batch
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files
-from storage.log.config import FlushPolicy
+from storage.log.config import LogConfig
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PARTITIONS_PER_GROUP: Final = 100  # Of four topics.
@@ -99,7 +98,7 @@ def write_log(directory: Path, records: int, groups: int) -> int:
     held = LogDirectory.open(directory, files, node_id=NODE_ID)
     overrides = {**OFFSETS_OVERRIDES, "segment.bytes": str(SEGMENT_BYTES)}
     entry = CatalogueEntry(GROUP_METADATA_TOPIC, new_topic_id(), SHARDS, overrides)
-    logs = TopicStore(held, files).create(entry, offsets_config(SEGMENT_BYTES, FlushPolicy.OS))
+    logs = TopicStore(held, files).create(entry, LogConfig(segment_bytes=SEGMENT_BYTES))
     rounds = max(1, records // (groups * PARTITIONS_PER_GROUP))
     written = 0
     for partition, log in enumerate(logs):

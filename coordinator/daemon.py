@@ -64,7 +64,7 @@ from storage.directory.disk_space import probe_disk_space
 from storage.directory.log_directory import LogDirectory, LogDirectoryError
 from storage.files import Files, StorageError
 from storage.flusher import Flusher
-from storage.log.config import FlushPolicy
+from storage.journal.threads import JournalThreads
 
 log = structlog.get_logger("muster.daemon")
 
@@ -113,11 +113,21 @@ async def serve(
 def open_directory(settings: Settings, files: Files) -> LogDirectory:
     """Open the log directory and lock it. Raises StartupError."""
     try:
-        directory = LogDirectory.open(settings.data_directory, files, node_id=settings.node_id)
+        directory = LogDirectory.open(
+            settings.data_directory,
+            files,
+            node_id=settings.node_id,
+            is_journal_synced=settings.muster_flush_policy == "fsync",
+        )
     except LogDirectoryError as error:
         raise StartupError(str(error)) from error
     for warning in directory.warnings:
         log.warning("log directory", warning=warning)
+    journal = directory.journal.files
+    if journal.cut_bytes:
+        log.warning(
+            "the end of the journal was torn, and cut", file=str(journal.path), cut_bytes=journal.cut_bytes
+        )
     return directory
 
 
@@ -133,6 +143,7 @@ class Daemon:
         self._clock = Clock()
         self._flusher = Flusher(settings.muster_flush_threads, post)
         self._history_flusher = Flusher(1, post)  # No commit waits for the history's disk, which may hang.
+        self._journal = _journal_threads(directory, loop, self._clock)
         self._workers = ThreadWorkers(1, post, "topics")
         self._readers = ThreadWorkers(READER_THREADS, post, "reader")
         self._encoder = ThreadWorkers(1, post, "encoder")  # Needs no disk: a stop can wait for it.
@@ -165,7 +176,12 @@ class Daemon:
 
     def _open_registry(self, directory: LogDirectory, files: Files) -> TopicRegistry:
         host = self.runtime.log_host
-        hosts = {HISTORY_TOPIC: replace(host, schedule_flush=self._history_flusher.schedule)}
+        shards = replace(host, schedule_flush=self._journal.schedule)
+        hosts = {
+            HISTORY_TOPIC: replace(host, schedule_flush=self._history_flusher.schedule),
+            GROUP_METADATA_TOPIC: shards,
+            TRANSACTION_STATE_TOPIC: shards,
+        }
         services = PartitionServices(
             log_host=lambda topic: hosts.get(topic, host),
             workers=self._readers,
@@ -174,11 +190,10 @@ class Daemon:
             on_advanced=self._on_advanced,
         )
         settings = topic_settings(self._settings, directory.properties.cluster_id)
-        policy = FlushPolicy(self._settings.muster_flush_policy)
         try:
             store = TopicStore(directory, files)
             registry = TopicRegistry(store, settings, services, self._workers)
-            registry.open({GROUP_METADATA_TOPIC: policy, TRANSACTION_STATE_TOPIC: policy})
+            registry.open()
         except (StorageError, InvalidConfig) as error:
             raise StartupError(f"the topics in {directory.path} cannot be opened: {error}") from error
         return registry
@@ -271,8 +286,8 @@ class Daemon:
         overrides = history_topic_config(
             settings.muster_history_topic_retention_ms, settings.muster_history_topic_retention_bytes
         )
-        topic = self.registry.internal(HISTORY_TOPIC, 1, overrides, FlushPolicy.OS)
-        self.registry.configure(topic, overrides, FlushPolicy.OS)
+        topic = self.registry.internal(HISTORY_TOPIC, 1, overrides)
+        self.registry.configure(topic, overrides)
         history = History(settings.muster_history_events_per_group)
         return HistoryWriter(history, topic.partitions[0], asyncio.get_running_loop().call_soon)
 
@@ -297,11 +312,31 @@ class Daemon:
             self._history.close()
         self._cleaner.stop()
         self.runtime.stop()
+        self._journal.close()
         self._history_flusher.close()
         for workers in (self._workers, self._readers, self._encoder, self._maintenance_worker):
             workers.close()
         await asyncio.sleep(0)  # The outcomes of the last work come back in a turn of their own.
         await self.server.close_connections(LAST_ANSWERS_S)
+
+
+def _journal_threads(
+    directory: LogDirectory, loop: asyncio.AbstractEventLoop, clock: Clock
+) -> JournalThreads:
+    return JournalThreads(
+        directory.journal,
+        loop.call_soon_threadsafe,
+        loop.call_soon,
+        clock.wall_ms,
+        directory.checkpoint,
+        _report_journal,
+    )
+
+
+def _report_journal(error: BaseException) -> None:
+    """Log what kept the journal's thread from its work; nothing is lost, as the journal stays as it was."""
+    trace = None if isinstance(error, StorageError) else error
+    log.error("the journal cannot be cleared, tried again later", error=str(error), exc_info=trace)
 
 
 def group_settings(settings: Settings) -> GroupSettings:

@@ -11,7 +11,6 @@ from coordinator.topics.settings import TopicSettings
 from coordinator.topics.topic_config import topic_config
 from protocol.records.records import Record, encode_batch
 from storage.files import Files
-from storage.log.config import FlushPolicy
 from storage.log.partition_log import PartitionLog
 
 DAY_MS = 24 * 3_600_000
@@ -37,7 +36,7 @@ def test_segments_are_an_eighth_of_what_is_kept_within_reason(
 
 
 def test_retention_by_size_holds_one_segment_too_much_at_most(tmp_path: Path) -> None:
-    config = topic_config(history_topic_config(-1, 2 * MIB), TopicSettings(), FlushPolicy.OS)
+    config = topic_config(history_topic_config(-1, 2 * MIB), TopicSettings())
     log = PartitionLog.open(tmp_path / "__group_events-0", config.log, Files())
     for number in range(100):
         log.append(encode_batch([Record(b"group", bytes(100_000), number)]), wall_ms=number)

@@ -16,7 +16,6 @@ from harness.doubles.manual_timers import ManualTimers
 from harness.doubles.runtime_world import WALL_MS
 from storage.log import log_producers
 from storage.log.checkpoints import RECOVERY_POINTS
-from storage.log.config import FlushPolicy
 from storage.log.partition_log import PartitionLog
 from tests.topics.requests import produce
 from tests.topics.world import World, batch, topic_of
@@ -157,7 +156,7 @@ def test_retention_comes_to_every_partition_of_every_topic_that_is_deleted_from(
     world = World(tmp_path)
     limits = {"retention.ms": "60000", "segment.ms": "30000"}
     world.topic("t", 2, **{name.replace(".", "_"): value for name, value in limits.items()})
-    world.registry.internal(HISTORY_TOPIC, 1, {**limits, "cleanup.policy": "delete"}, FlushPolicy.OS)
+    world.registry.internal(HISTORY_TOPIC, 1, {**limits, "cleanup.policy": "delete"})
     partitions = [("t", 0), ("t", 1), (HISTORY_TOPIC, 0)]
     logs = []
     for topic, index in partitions:

@@ -144,7 +144,7 @@ def _alter_topic(
     current = {} if topic is None else topic.config.overrides
     overrides = change(current, lambda key, operation: _list_default(key, operation, registry.settings))
     try:
-        config = topic_config(overrides, registry.settings, None if topic is None else topic.config.log.flush)
+        config = topic_config(overrides, registry.settings)
     except InvalidConfig as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
     if topic is None:

@@ -16,9 +16,7 @@ from coordinator.topics.dynamic_settings import plain_text
 from coordinator.topics.settings import TopicSettings
 from protocol.messages.describe_configs import ConfigType
 
-NOT_SETTINGS: Final = frozenset(
-    {"cluster_id", "dynamic", "log_flush_policy", "max_partitions", "rack", "static"}
-)
+NOT_SETTINGS: Final = frozenset({"cluster_id", "dynamic", "max_partitions", "rack", "static"})
 
 
 NODE_ID_DEFAULTS: Final = {"broker.id": -1, "node.id": None}

@@ -105,8 +105,8 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """The offset up to which records may be read: the log's durable end."""
-        return self.log.durable_offset
+        """The offset up to which records may be read: the durable end, as far as it is in the segments."""
+        return self.log.written_offset
 
     @property
     def last_stable_offset(self) -> int | None:

@@ -36,7 +36,6 @@ from coordinator.topics.topic_lookup import TopicLookup
 from coordinator.topics.workers import Workers
 from protocol.errors import ErrorCode, OnDone
 from storage.files import StorageError
-from storage.log.config import FlushPolicy
 from storage.log.log_reader import OffsetOutOfRange
 from storage.log.partition_log import PartitionLog
 
@@ -85,20 +84,20 @@ class TopicRegistry(TopicLookup):
         self._changing: dict[str, list[OnDone]] = {}
         self._reserved_partitions = 0
 
-    def open(self, flush_policies: Mapping[str, FlushPolicy]) -> None:
+    def open(self) -> None:
         """Remove what a crash left and open every log, before anything is served.
 
-        `flush_policies` are for topics that do not follow the general policy. Waits for the disk. Raises
-        StorageError; InvalidConfig if this version refuses a setting in the catalogue or in the file of dynamic
-        settings. Stored settings that conflict with those of this start do not raise: as in Kafka they apply, and
-        the log names them.
+        Waits for the disk. Raises StorageError; InvalidConfig if this version refuses a setting in the catalogue
+        or in the file of dynamic settings. Stored settings that conflict with those of this start do not raise: as
+        in Kafka they apply, and the log names them.
         """
         self.settings = self._settings_of_this_start()
         self.features = self._store.features()
         self._store.clear_leftovers()
         for entry in self._store.entries():
-            config = self._config_of_this_start(entry, flush_policies.get(entry.name))
+            config = self._config_of_this_start(entry)
             self._add(entry.name, entry.topic_id, config, self._store.open_logs(entry, config.log))
+        self._store.check_journal()
 
     def _settings_of_this_start(self) -> TopicSettings:
         path = f"{self.log_directory}/{FILE_NAME}"
@@ -111,9 +110,9 @@ class TopicRegistry(TopicLookup):
             log.error("settings in conflict", settings=conflict, file=path)
         return settings
 
-    def _config_of_this_start(self, entry: CatalogueEntry, flush: FlushPolicy | None) -> TopicConfig:
+    def _config_of_this_start(self, entry: CatalogueEntry) -> TopicConfig:
         try:
-            config = accepted_config(entry.overrides, self.settings, flush)
+            config = accepted_config(entry.overrides, self.settings)
         except InvalidConfig as error:
             raise InvalidConfig(f"topic {entry.name}: {error}") from error
         conflict = lag_conflict(config)
@@ -121,25 +120,25 @@ class TopicRegistry(TopicLookup):
             log.error("a topic in conflict with the settings", topic=entry.name, conflict=conflict)
         return config
 
-    def internal(self, name: str, partitions: int, overrides: Mapping[str, str], flush: FlushPolicy) -> Topic:
+    def internal(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
         """Return the internal topic `name`; create it if it does not exist. Waits for the disk.
 
         Raises PartitionCountMismatch: groups are spread by the number of partitions, so it can never change.
         """
         topic = self._by_name.get(name)
         if topic is None:
-            config = accepted_config(overrides, self.settings, flush)
+            config = accepted_config(overrides, self.settings)
             entry = CatalogueEntry(name, new_topic_id(), partitions, dict(overrides))
             topic = self._add(name, entry.topic_id, config, self._store.create(entry, config.log))
         if len(topic.partitions) != partitions:
             raise PartitionCountMismatch(name, len(topic.partitions), partitions)
         return topic
 
-    def configure(self, topic: Topic, overrides: Mapping[str, str], flush: FlushPolicy) -> None:
+    def configure(self, topic: Topic, overrides: Mapping[str, str]) -> None:
         """Store the settings of an internal topic if they differ from the stored ones. Waits for the disk."""
         if topic.config.overrides == overrides:
             return
-        config = accepted_config(overrides, self.settings, flush)
+        config = accepted_config(overrides, self.settings)
         self._store.configure(topic.name, dict(overrides))
         self._apply(topic, config)
 
@@ -273,7 +272,7 @@ class TopicRegistry(TopicLookup):
         """Return `config` over the current settings, which may have changed since it was made."""
         if config.settings is self.settings:
             return config
-        return accepted_config(config.overrides, self.settings, config.log.flush)
+        return accepted_config(config.overrides, self.settings)
 
     def _apply(self, topic: Topic, config: TopicConfig) -> None:
         topic.config = config

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator.topics.config_values import INT32_MAX, INT64_MAX
-from storage.log.config import FlushPolicy
 
 FLOAT_MAX = sys.float_info.max
 
@@ -64,7 +63,6 @@ class TopicSettings:
     log_message_timestamp_type: str = "CreateTime"
     log_message_timestamp_before_max_ms: int = INT64_MAX
     log_message_timestamp_after_max_ms: int = 3_600_000
-    log_flush_policy: FlushPolicy = FlushPolicy.OS
     fetch_max_bytes: int = 57_671_680
     max_incremental_fetch_session_cache_slots: int = 1000
     producer_id_expiration_ms: int = 86_400_000

@@ -109,6 +109,15 @@ class TopicStore:
             )
         return opened
 
+    def check_journal(self) -> None:
+        """Raise StorageError if the journal has records of a partition that no topic in the catalogue has.
+
+        Called once all logs there are were opened.
+        """
+        if unclaimed := self._directory.journal.unclaimed:
+            reason = f"it holds records of {', '.join(unclaimed)}, which the catalogue does not know"
+            raise StorageError("use", self._directory.journal.files.path, reason)
+
     def create(self, entry: CatalogueEntry, config: LogConfig) -> list[PartitionLog]:
         """Make a topic and return its partitions' logs; it is durable when this returns."""
         return self._add_partitions(entry, config, first=0)
@@ -159,8 +168,11 @@ class TopicStore:
         """
         for partition in range(first, entry.partitions):
             self._remove_leftover(f"{entry.name}-{partition}", entry.name, partition)
+        is_replayed = entry.name in SHARD_TOPICS
         logs = [
-            self._directory.open_log(entry.name, partition, config, topic_id=entry.topic_id)
+            self._directory.open_log(
+                entry.name, partition, config, topic_id=entry.topic_id, is_replayed=is_replayed
+            )
             for partition in range(first, entry.partitions)
         ]
         try:

@@ -29,7 +29,7 @@ from coordinator.topics.config_values import (
 from coordinator.topics.settings import TopicSettings
 from protocol.messages.describe_configs import ConfigSource, ConfigType
 from protocol.records.batch import Codec
-from storage.log.config import FlushPolicy, LogConfig
+from storage.log.config import LogConfig
 
 INT, LONG = ConfigType.INT, ConfigType.LONG
 KAFKA_DEFAULTS: Final = TopicSettings()
@@ -245,14 +245,12 @@ def default_text(name: str, settings: TopicSettings) -> str:
     return str(TOPIC_KEYS[name].default(settings))
 
 
-def topic_config(
-    overrides: Mapping[str, str], settings: TopicSettings, flush: FlushPolicy | None = None
-) -> TopicConfig:
+def topic_config(overrides: Mapping[str, str], settings: TopicSettings) -> TopicConfig:
     """Return a topic's settings from its `overrides`. Raises InvalidConfig: unknown name, bad value, a conflict.
 
     Without overrides the topic is accepted even if the daemon's own settings conflict, as in Kafka.
     """
-    config = accepted_config(overrides, settings, flush)
+    config = accepted_config(overrides, settings)
     if overrides and (conflict := lag_conflict(config)):
         raise InvalidConfig(conflict)
     return config
@@ -266,13 +264,10 @@ def lag_conflict(config: TopicConfig) -> str | None:
     return f"conflict topic config setting min.compaction.lag.ms ({least_ms}) > max.compaction.lag.ms ({most_ms})"
 
 
-def accepted_config(
-    overrides: Mapping[str, str], settings: TopicSettings, flush: FlushPolicy | None = None
-) -> TopicConfig:
+def accepted_config(overrides: Mapping[str, str], settings: TopicSettings) -> TopicConfig:
     """Return a topic's settings from its `overrides`, even if these conflict with the daemon's current settings.
 
-    `flush` is the policy for an internal topic; None stands for the daemon's policy for topics. Raises
-    InvalidConfig: unknown name or bad value.
+    Raises InvalidConfig: unknown name or bad value.
     """
     values = _values(overrides, settings)
     if values["remote.storage.enable"]:
@@ -290,7 +285,7 @@ def accepted_config(
         compression=_compression(values),
         is_compacted="compact" in values["cleanup.policy"],
         is_deleting="delete" in values["cleanup.policy"],
-        log=_log_config(values, flush or settings.log_flush_policy),
+        log=_log_config(values),
     )
 
 
@@ -313,7 +308,7 @@ def _values(overrides: Mapping[str, str], settings: TopicSettings) -> dict[str, 
     }
 
 
-def _log_config(values: Mapping[str, Any], flush: FlushPolicy) -> LogConfig:
+def _log_config(values: Mapping[str, Any]) -> LogConfig:
     deletes = "delete" in values["cleanup.policy"]  # Otherwise no segment is deleted by age or size.
     compacts = "compact" in values["cleanup.policy"]
     # The active segment is not cleaned, so it is closed by the time when its records have to be.
@@ -327,7 +322,6 @@ def _log_config(values: Mapping[str, Any], flush: FlushPolicy) -> LogConfig:
         retention_ms=values["retention.ms"] if deletes else -1,
         retention_bytes=max(values["retention.bytes"], -1) if deletes else -1,
         max_batch_bytes=values["max.message.bytes"],
-        flush=flush,
         flush_messages=values["flush.messages"],
         flush_ms=values["flush.ms"],
         is_compacted=compacts,

@@ -19,7 +19,6 @@ from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOP
 from coordinator.topics.partition import Partition
 from coordinator.topics.registry import TopicRegistry
 from protocol.records.records import Codec
-from storage.log.config import FlushPolicy
 
 R = TypeVar("R")
 
@@ -70,8 +69,7 @@ class InternalTopics:
             "compression.type": "producer",
             "segment.bytes": str(segment_bytes),
         }
-        policy = FlushPolicy(self._settings.muster_flush_policy)
-        return self._registry.internal(name, count, overrides, policy).partitions
+        return self._registry.internal(name, count, overrides).partitions
 
     def _runner(self, make: Callable[..., R], kind: ShardKind[Any], partition: Partition, codec: Codec) -> R:
         config = partition.log.config

@@ -16,6 +16,7 @@ class MemoryLog:
 
     log_start_offset = 0
     is_open = True
+    is_written_behind = False
 
     def __init__(self, max_batch_bytes: int) -> None:
         self.next_offset = 0

@@ -20,6 +20,8 @@ from uuid import uuid4
 
 from protocol.topic_partition import TopicPartition
 from storage.files import File, Files, StorageError
+from storage.journal.files import JournalFiles
+from storage.journal.journal import Journal
 from storage.log.checkpoints import (
     CLEANED,
     LOG_STARTS,
@@ -40,6 +42,7 @@ from storage.log.config import LogConfig
 from storage.log.opening import Opening
 from storage.log.partition_log import PartitionLog
 from storage.log.sealed_segments import PartitionSeals, SealedSegments, Sizes
+from storage.log.staged_log import StagedLog
 
 LOCK: Final = ".lock"
 DELETED_SUFFIX: Final = "-delete"
@@ -54,6 +57,9 @@ class LogDirectoryError(Exception):
 
 class LogDirectory:
     """A log directory, held from `open` to `close`. All methods block and may be called from any thread."""
+
+    journal: Journal
+    """Where the logs of shards are written first."""
 
     def __init__(self, path: Path, files: Files, lock: File) -> None:
         self.path = path
@@ -70,9 +76,18 @@ class LogDirectory:
         self.properties = MetaProperties(-1, "", "")
 
     @classmethod
-    def open(cls, path: Path, files: Files, *, node_id: int, cluster_id: str | None = None) -> LogDirectory:
+    def open(
+        cls,
+        path: Path,
+        files: Files,
+        *,
+        node_id: int,
+        cluster_id: str | None = None,
+        is_journal_synced: bool = True,
+    ) -> LogDirectory:
         """Take the directory for this process, making it if it is not there.
 
+        Without `is_journal_synced` what is acknowledged survives the death of the process, not a loss of power.
         Raises LogDirectoryError if another process holds it, it cannot be read or written, or it belongs
         to another node or cluster.
         """
@@ -84,6 +99,7 @@ class LogDirectory:
             directory = cls(path, files, lock)
             try:
                 directory._load(node_id, cluster_id)
+                directory._open_journal(is_journal_synced)
             except BaseException:
                 lock.close()
                 raise
@@ -103,6 +119,11 @@ class LogDirectory:
         self._log_starts = self._read_checkpoint(LOG_STARTS, present)
         self._cleaned = self._read_checkpoint(CLEANED, present)
         self._sealed.keep(present, self._files.read_small(self.path / RECOVERY_POINTS))
+
+    def _open_journal(self, is_synced: bool) -> None:
+        files = JournalFiles(self._files, self.path, self.properties.directory_id, is_synced=is_synced)
+        self.journal = Journal(files)
+        self.journal.read()
 
     def _load_sealed(self) -> None:
         try:
@@ -196,7 +217,7 @@ class LogDirectory:
     ) -> PartitionLog:
         """Return one partition's log, not opened yet: its `recover` opens it, and may be tried again.
 
-        `is_replayed` is as in `Opening`.
+        `is_replayed` is as in `Opening`; such a log is written behind the journal.
         """
         name = TopicPartition(topic, partition)
         with self._guard:
@@ -209,7 +230,10 @@ class LogDirectory:
                 is_replayed,
                 PartitionSeals(self._sealed, name),
             )
-            log = PartitionLog(self.path / name.directory_name, config, self._files, opening)
+            make = StagedLog if is_replayed else PartitionLog
+            log = make(self.path / name.directory_name, config, self._files, opening)
+            if isinstance(log, StagedLog):
+                self.journal.add(log)
             self._logs[name] = log
         return log
 
@@ -295,6 +319,8 @@ class LogDirectory:
             log = self._logs.pop(name, None)
             if log is not None:
                 log.abandon()
+            if isinstance(log, StagedLog):
+                self.journal.forget(log)
             self._sealed.forget(name)
             renamed = self.path / deleted_name(name)
             exists = self._files.is_directory(self.path / name.directory_name)
@@ -323,12 +349,19 @@ class LogDirectory:
                     failures.append(error)
             try:
                 self.checkpoint()
+                self._close_journal()
                 if not failures and self._all_clean():
                     write_clean_shutdown(self._files, self.path)
             except StorageError as error:
                 failures.append(error)
             self._lock_file.close()
             return failures
+
+    def _close_journal(self) -> None:
+        """Close the journal; it is removed, unless something in it is in no segment."""
+        shards = [log for log in self._logs.values() if isinstance(log, StagedLog)]
+        is_needed = bool(self.journal.unclaimed) or any(log.failure is not None for log in shards)
+        self.journal.close(is_needed=is_needed)
 
     def _all_clean(self) -> bool:
         """Whether every partition was closed whole, or not touched since the last clean shutdown."""

@@ -6,18 +6,10 @@ Plain values, no parsing and no defaults of a topic's own: those live with the s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 INT64_MAX: Final = 2**63 - 1
 MAX_SEGMENT_BYTES: Final = 2**31 - 1  # Positions in the offset index are signed 32-bit numbers.
-
-
-class FlushPolicy(Enum):
-    """When bytes count as durable, and so may be read and acknowledged."""
-
-    FSYNC = "fsync"  # When fdatasync has returned: they survive a loss of power.
-    OS = "os"  # When the operating system has them: they survive the death of this process.
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +26,8 @@ class LogConfig:
     retention_ms: int = -1  # retention.ms: age of a segment's newest record at which the segment goes.
     retention_bytes: int = -1  # retention.bytes: oldest segments go while the rest is at least this large.
     max_batch_bytes: int = 1_048_588  # max.message.bytes: the largest batch taken, 12-byte overhead included.
-    flush: FlushPolicy = FlushPolicy.FSYNC
-    flush_messages: int = INT64_MAX  # flush.messages: under OS, a sync once so many records are unsynced.
-    flush_ms: int = INT64_MAX  # flush.ms: under OS, the age of the last sync at which a periodic check syncs.
+    flush_messages: int = INT64_MAX  # flush.messages: a sync once so many records are unsynced.
+    flush_ms: int = INT64_MAX  # flush.ms: the age of the last sync at which a periodic check syncs.
     is_compacted: bool = False  # cleanup.policy: whether the newest record of each key is all that is kept.
     min_cleanable_ratio: float = (
         0.5  # min.cleanable.dirty.ratio: share of dirty bytes that is worth a cleaning.

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from protocol.errors import ErrorCode, OnDone
 from storage.files import CorruptSegment, OnFlushed, StorageError
@@ -35,6 +35,7 @@ from storage.log.log_states import (
     LogTrigger,
 )
 from storage.log.partition_log import PartitionLog
+from storage.log.staged_log import StagedLog
 from storage.log.transitions import next_state
 
 
@@ -64,7 +65,7 @@ class LogHost:
     now_ms: Callable[[], int]
     # (owner, key, deadline in ms): has `owner.timer_fired(key)` called at that time.
     set_timer: Callable[[Any, Any, int | None], None]
-    schedule_flush: Callable[[PartitionLog, OnFlushed], None]
+    schedule_flush: Callable[[Any, OnFlushed], None]  # The kind of log that its flusher takes.
     wait_for_disk_space: Callable[[Any, StorageError], None]  # These two have `try_again` called later.
     try_later: Callable[[Any], None]
 
@@ -96,11 +97,13 @@ class DurableLog:
         # As the loop knows it: `log.durable_offset` moves on another thread, ahead of the last stable offset.
         self.durable_offset = partition_log.durable_offset
         self.staged_bytes = 0  # Number of bytes appended since the start,
-        self.flushed_bytes = 0  # and how many of them are durable: parked fetches compare this.
-        self.listeners: list[Callable[[], None]] = []  # Called whenever the durable end has moved.
+        self.flushed_bytes = 0  # and how many of them can be read: parked fetches compare this.
+        self.listeners: list[Callable[[], None]] = []  # Called whenever more can be read.
         self._host = host
         self._owner: LogOwner | None = None
         self._queue = DurabilityQueue(None, _no_timer)
+        if partition_log.is_written_behind:
+            cast(StagedLog, partition_log).on_written = self._on_written
         self._flush_end = self.durable_offset  # Beyond the durable end while a flush is under way.
         self._flushes = 0  # Number of flushes without a report yet, those of former epochs too.
         self._on_idle: Callable[[], None] | None = None
@@ -184,11 +187,23 @@ class DurableLog:
             return
         self.durable_offset = self._flush_end = self.log.durable_offset
         is_all = self.log.next_offset == self.durable_offset
-        self.flushed_bytes = self.staged_bytes if is_all else staged_bytes
         self.log.producers.settle()
         self._queue.release(self.durable_offset)
+        if self.log.is_written_behind:
+            self.flush()
+            return  # Readers have nothing new before `_on_written`.
+        self.flushed_bytes = self.staged_bytes if is_all else staged_bytes
         self.flush()
         self._call_listeners()
+
+    def _on_written(self, error: StorageError | None) -> None:
+        """Take the report that what is durable was written to the segments, or could not be."""
+        if error is not None:
+            self.fail(error)
+            return
+        self.flushed_bytes += cast(StagedLog, self.log).take_written_bytes()
+        self._call_listeners()
+        self._report_idle()
 
     def _call_listeners(self) -> None:
         for listener in self.listeners:
@@ -271,13 +286,18 @@ class DurableLog:
         self._queue.fail(answer)
 
     def when_idle(self, done: Callable[[], None]) -> None:
-        """Call `done` once no flush of the released log is under way: at once, or when its report comes."""
+        """Call `done` once no flush of the released log is under way, and all that counts is in its segments.
+
+        So long as it cannot be written there nobody else may use it, and `done` is not called.
+        """
         assert self.state is RELEASED, "only a log that is released becomes idle for good"
         self._on_idle = done
         self._report_idle()
 
     def _report_idle(self) -> None:
-        if not self._flushes and self._on_idle is not None:
+        if self._on_idle is None or self._flushes:
+            return
+        if not (self.log.is_written_behind and cast(StagedLog, self.log).has_behind):
             done, self._on_idle = self._on_idle, None
             done()
 

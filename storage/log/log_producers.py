@@ -102,14 +102,14 @@ class LogProducers:
     @property
     def last_stable_offset(self) -> int | None:
         """The offset below which every transaction is decided; None while the producers are not known."""
-        durable_offset = self._log.durable_offset  # First: what is durable by now has been counted by now.
+        written_offset = self._log.written_offset  # First: what is durable by now has been counted by now.
         state = self.state
         if state is None:
             return None
         unstable = state.first_unstable_offset
         if unstable is None:
-            return durable_offset
-        return max(min(durable_offset, unstable), self._log.log_start_offset)
+            return written_offset
+        return max(min(written_offset, unstable), self._log.log_start_offset)
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that have records in [start, end), in the order of their markers."""
@@ -123,10 +123,10 @@ class LogProducers:
 
     def write(self, snapshot: ProducerSnapshot) -> None:
         """Make all that `snapshot` covers durable, and then write the snapshot itself. Raises StorageError."""
-        if snapshot.offset > self._log.durable_offset:
-            self._log.flush()
+        if snapshot.offset > self._log.written_offset:
+            self._log.catch_up()
         with self._disk:
-            if self._log.failure is None and snapshot.offset <= self._log.durable_offset:
+            if self._log.failure is None and snapshot.offset <= self._log.written_offset:
                 self._write(snapshot)
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class LogProducers:
 
         The caller holds the log's disk lock.
         """
-        offset = self._log.durable_offset
+        offset = self._log.written_offset
         if self.state is None or not self._log.segments or self._snapshot_offset == offset:
             return
         try:
@@ -155,7 +155,7 @@ class LogProducers:
 
         No batch that has a producer may be staged or be appended meanwhile.
         """
-        segments, end = self._log.segments, self._log.durable_offset
+        segments, end = self._log.segments, self._log.written_offset
         indexes, found = self._load_indexes(segments)
         start = self._find_snapshot(found, end, wall_ms) if not found.damaged else None
         if start is not None:
@@ -168,7 +168,8 @@ class LogProducers:
             position = self._position(segment, start)
             found.scanned_bytes += segment.size_bytes - position
             scan(segment, position, found.state, indexes[segment], wall_ms)
-        found.state.settle(end)
+        self._log.add_behind(found.state, wall_ms)
+        found.state.settle(self._log.durable_offset)
         self._install(indexes)
         self._snapshot_offset = start
         self._bytes_since_snapshot += found.scanned_bytes

@@ -49,7 +49,12 @@ class LogReader:
 
     @property
     def durable_offset(self) -> int:
-        """The offset below which records may be read and acknowledged."""
+        """The offset below which records may be acknowledged."""
+        return self._writer.durable_offset
+
+    @property
+    def written_offset(self) -> int:
+        """The offset below which records are in the segments, and so may be read."""
         return self._writer.durable_offset
 
     @property
@@ -94,7 +99,8 @@ class LogReader:
         self, offset: int, max_bytes: int, at_least_one: bool, up_to: int | None, wait: bool
     ) -> FileRange | None:
         self.life.refuse_unless_opened()
-        end = self.durable_offset if up_to is None else min(up_to, self.durable_offset)
+        written = self.written_offset
+        end = written if up_to is None else min(up_to, written)
         segments = self.segments_from(offset)  # Before the check: the start moves before segments go.
         if not self.log_start_offset <= offset <= self.next_offset:
             raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
@@ -121,7 +127,7 @@ class LogReader:
         which names file and byte, at the first batch that is not valid.
         """
         self.life.refuse_unless_opened()
-        end = self.durable_offset
+        end = self.written_offset
         for segment in self.segments_from(start_offset):
             start = repairing(self._disk, partial(first_position, segment, start_offset))
             for batch, data in checked_batches(segment, start, window_bytes):
@@ -132,7 +138,7 @@ class LogReader:
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """Offset and timestamp of the first record whose timestamp is at least `timestamp_ms`. Blocks."""
         self.life.refuse_unless_opened()
-        start, end = self.log_start_offset, self.durable_offset
+        start, end = self.log_start_offset, self.written_offset
         return repairing(self._disk, lambda: first_record_of(self.segments, timestamp_ms, start, end))
 
     def max_timestamp(self) -> tuple[int, int] | None:

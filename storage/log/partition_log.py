@@ -58,6 +58,9 @@ class PartitionLog(LogReader):
     Methods say on which thread they run; those that block may raise StorageError.
     """
 
+    is_written_behind = False
+    """Whether records count before they are in the segments: see `StagedLog`."""
+
     def __init__(self, directory: Path, config: LogConfig, files: Files, opening: Opening = UNKNOWN) -> None:
         super().__init__(directory, LogWriter(directory, config, files))
         self.recovered = Recovered()  # What opening found and did.
@@ -112,12 +115,12 @@ class PartitionLog(LogReader):
         writer.segments = tuple(segments)
         writer.durable_offset = segments[-1].next_offset if segments else 0
         self.log_start_offset = max(log_start_offset, segments[0].base_offset if segments else 0)
-        if self.log_start_offset > self.durable_offset:  # DeleteRecords has deleted all records there were.
+        if self.log_start_offset > self.written_offset:  # DeleteRecords has deleted all records there were.
             with self._seals.change(segments):
                 writer.drop_first(len(segments))
             writer.durable_offset = self.log_start_offset
-        self.next_offset = writer.recovery_point = self.durable_offset
-        drop_snapshots_beyond(files, directory, self.durable_offset)
+        self.next_offset = writer.recovery_point = self.written_offset
+        drop_snapshots_beyond(files, directory, self.written_offset)
         if not self.segments:
             self.producers.state = ProducerState()
 
@@ -199,6 +202,13 @@ class PartitionLog(LogReader):
             if self.failure is None and self._writer.must_sync(wall_ms):
                 self.life.run_or_fail(lambda: self._writer.sync(wall_ms))
 
+    def catch_up(self) -> None:
+        """Bring to the segments what counts, or may count soon, as far as that can be done now. Blocks."""
+        self.flush()
+
+    def add_behind(self, state: ProducerState, wall_ms: int) -> None:
+        """Add the producers of what counts and is in no segment to `state`: there is nothing of the kind here."""
+
     def make_directory(self) -> None:
         """Make the log's directory now, as an empty topic's must be found again at the next start."""
         with self._disk:
@@ -245,7 +255,7 @@ class PartitionLog(LogReader):
     def check_start(self, offset: int) -> None:
         """Raises OffsetOutOfRange where the log cannot begin at `offset`, beyond what is durable."""
         self.life.refuse_unless_opened()
-        if not 0 <= offset <= self.durable_offset:
+        if not 0 <= offset <= self.written_offset:
             raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
 
     def truncate_to(self, offset: int) -> None:

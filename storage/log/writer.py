@@ -5,9 +5,8 @@ disk lock; nothing here is safe otherwise. Readers see `segments` and `durable_o
 never changed, the offset always last.
 
 The order of things on the disk, which recovery counts on: a segment is synced, indexes and name included,
-before its successor is made; under FlushPolicy.FSYNC, and where `flush.messages` asks for it, a batch and the
-name of its file are synced before `durable_offset` moves over it. The file of a partition that was never written
-to does not exist.
+before its successor is made; where `flush.messages` asks for it, a batch and the name of its file are synced
+before `durable_offset` moves over it. The file of a partition that was never written to does not exist.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from random import random
 from storage.files import Files
 from storage.index.indexes import MAX_RELATIVE_OFFSET
 from storage.log.batch_walk import walk_headers
-from storage.log.config import FlushPolicy, LogConfig
+from storage.log.config import LogConfig
 from storage.log.partition_files import (
     LeaderEpochs,
     read_leader_epochs,
@@ -99,7 +98,7 @@ class LogWriter:
             return
         active, end = self.segments[-1], run[-1].last_offset + 1
         config = self.config
-        is_synced = config.flush is FlushPolicy.FSYNC or end - self.recovery_point >= config.flush_messages
+        is_synced = end - self.recovery_point >= config.flush_messages
         active.write(run)
         if is_synced:
             active.sync()

@@ -30,7 +30,7 @@ from tests.batches import encode_batch
 
 TOPIC, PARTITION = "transactions", "transactions-0"
 WITHIN_S = 30.0
-CONFIG = LogConfig()
+CONFIG = LogConfig(flush_messages=1)
 
 pytestmark = [pytest.mark.xdist_group("kafka log"), pytest.mark.timeout(300)]
 

@@ -28,7 +28,7 @@ PARTITIONS = 4
 OFFSETS, TOPIC = "__consumer_offsets", "orders"
 OFFSETS_ID, TOPIC_ID = bytes(range(16)), bytes(range(16, 32))
 ALIVE = "alive"
-CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=300)
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=300, flush_messages=1)
 
 
 def commit(group: str, partition: int, offset: int, metadata: str = "") -> CoordinatorRecord:

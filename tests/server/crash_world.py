@@ -43,7 +43,7 @@ from protocol.messages.offset_commit import (
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.records.records import Codec, CorruptBatch, read_records
 from storage.files import Files, StorageError
-from storage.log.config import FlushPolicy
+from storage.log.config import INT64_MAX
 from tests.topics.requests import produce_request
 from tests.topics.world import World, batch
 
@@ -97,13 +97,11 @@ class CrashWorld(World):
 
     load_buffer_bytes = 4096
 
-    def __init__(
-        self, directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, tolerant: bool = False
-    ) -> None:
-        settings = TopicSettings(log_flush_policy=policy)
-        super().__init__(directory, settings, files)
+    def __init__(self, directory: Path, files: Files, is_synced: bool = True, tolerant: bool = False) -> None:
+        settings = TopicSettings(log_flush_interval_messages=1 if is_synced else INT64_MAX)
+        super().__init__(directory, settings, files, is_journal_synced=is_synced)
         self.accounts: dict[tuple[str, ...], Account] = {}
-        topic = self.registry.internal(GROUP_METADATA_TOPIC, SHARDS, SHARD_LOG, FlushPolicy.FSYNC)
+        topic = self.registry.internal(GROUP_METADATA_TOPIC, SHARDS, SHARD_LOG)
         kind = group_shards(lambda partition: Shard(partition, GROUP_SETTINGS, self.registry))
         self.runners = [
             GroupRunner(
@@ -129,13 +127,13 @@ class CrashWorld(World):
     @classmethod
     @contextmanager
     def opened(
-        cls, directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, *, tolerant: bool = False
+        cls, directory: Path, files: Files, is_synced: bool = True, *, tolerant: bool = False
     ) -> Iterator[Self]:
         """A world on `directory`; afterwards it is let go of as a process does that is killed.
 
         With `tolerant`, shards whose logs cannot be read serve nothing, as in the daemon.
         """
-        world = cls(directory, files, policy, tolerant)
+        world = cls(directory, files, is_synced, tolerant)
         try:
             yield world
         finally:
@@ -145,9 +143,7 @@ class CrashWorld(World):
         for topic in self.registry.all():
             size_bytes = SHARD_SEGMENT_BYTES if topic.is_internal else TOPIC_SEGMENT_BYTES
             for partition in topic.partitions:
-                flush = FlushPolicy.FSYNC if topic.is_internal else self.settings.log_flush_policy
-                config = replace(partition.log.config, segment_bytes=size_bytes, flush=flush)
-                partition.log.config = config
+                partition.log.config = replace(partition.log.config, segment_bytes=size_bytes)
 
     # What clients do.
 
@@ -274,6 +270,8 @@ class CrashWorld(World):
             for partition in topic.partitions:
                 if topic.config.is_deleting:
                     partition.log.apply_retention(self.wall)
+        for log, error in self.logs.journal.checkpoint(self.wall):
+            log.on_written(error)
         self.logs.checkpoint()
 
     def stop(self) -> None:

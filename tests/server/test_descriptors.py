@@ -100,7 +100,8 @@ def test_a_flood_leaves_the_log_its_descriptors_and_ends_with_it(daemon: MusterD
         for group_id in groups_of_different_partitions():
             answer = client.ask(commit(group_id), 8)
             assert answer.topics[0].partitions[0].error_code == 0, group_id
-        assert psutil.Process(daemon.pid).num_fds() >= before + GROUPS, "each commit opened a segment"
+        wanted = before + GROUPS
+        wait_until(lambda: psutil.Process(daemon.pid).num_fds() >= wanted, "each commit opens a segment", 10)
         assert len(lines(daemon, "accepting paused")) == 1, "one line, however long"
         start = time.monotonic()
         for each in flooding:

@@ -23,14 +23,14 @@ A_LONG_ROUND_TRIP_S = 0.3
 
 
 class HeldSyncs:
-    """A file layer's fault that makes every sync of an offsets log wait until `release`."""
+    """A file layer's fault that makes every sync of the journal wait until `release`."""
 
     def __init__(self) -> None:
         self.waiting = threading.Event()
         self._released = threading.Event()
 
     def __call__(self, operation: Operation) -> None:
-        if is_offsets_sync(operation):
+        if is_journal_sync(operation):
             self.waiting.set()
             assert self._released.wait(DEADLINE_S)
 
@@ -38,11 +38,8 @@ class HeldSyncs:
         self._released.set()
 
 
-def is_offsets_sync(operation: Operation) -> bool:
-    is_offsets_log = (
-        operation.path.parent.name.startswith("__consumer_offsets") and operation.path.suffix == ".log"
-    )
-    return operation.name == "sync" and is_offsets_log
+def is_journal_sync(operation: Operation) -> bool:
+    return operation.name == "sync" and operation.path.suffix == ".journal"
 
 
 @pytest.fixture
@@ -116,9 +113,9 @@ def test_a_failed_fdatasync_is_an_error_and_the_next_commit_goes_well(
         broken = OSError(errno.EIO, os.strerror(errno.EIO))
 
         def fail_once(operation: Operation) -> OSError | None:
-            if not is_offsets_sync(operation):
+            if not is_journal_sync(operation):
                 return None
-            files.fault = None  # The shard's next sync, when it is cut back, may come before the answer does.
+            files.fault = None  # The journal's next sync, when it is cut back, comes later.
             return broken
 
         files.fault = fail_once

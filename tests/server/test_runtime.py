@@ -92,6 +92,7 @@ class BrokenLog:
 
     log_start_offset, next_offset, durable_offset = 0, 1, 1
     failure = None
+    is_written_behind = False
     producers = SimpleNamespace(state=ProducerState(), settle=lambda: None)
 
     def __init__(self, *errors: Exception) -> None:

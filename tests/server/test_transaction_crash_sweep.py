@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.doubles.faulty_files import FaultyFiles
-from storage.log.config import FlushPolicy
 from tests.server.crash_world import CrashWorld, quick_folder
 from tests.server.test_crash_sweep import Watch
 from tests.server.transaction_crash_world import TransactionCrashWorld, committed_values
@@ -65,7 +64,7 @@ def test_a_crash_at_every_point_keeps_transactions_whole(tmp_path: Path) -> None
         root.mkdir()
         scratch.mkdir()
         files = FaultyFiles(root)
-        watch = TransactionWatch(root, files, 0, FlushPolicy.FSYNC, scratch)
+        watch = TransactionWatch(root, files, 0, True, scratch)
         files.fault = watch
         two_lives(root, files, watch)
     assert watch.points > 150

@@ -30,7 +30,6 @@ from protocol.messages.txn_offset_commit import (
 from protocol.records.batch import walk
 from protocol.records.records import Codec, read_records
 from storage.files import Files
-from storage.log.config import FlushPolicy
 from tests.server.crash_world import SHARD_LOG, SHARDS, Account, CrashWorld, Listening
 from tests.topics.requests import fetch, produce_request
 from tests.topics.world import batch
@@ -42,11 +41,9 @@ READ_COMMITTED = 1
 class TransactionCrashWorld(CrashWorld):
     """With a shard of transactions as well, whose markers are written."""
 
-    def __init__(
-        self, directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, tolerant: bool = False
-    ) -> None:
-        super().__init__(directory, files, policy, tolerant)
-        topic = self.registry.internal(TRANSACTION_STATE_TOPIC, 1, SHARD_LOG, FlushPolicy.FSYNC)
+    def __init__(self, directory: Path, files: Files, is_synced: bool = True, tolerant: bool = False) -> None:
+        super().__init__(directory, files, is_synced, tolerant)
+        topic = self.registry.internal(TRANSACTION_STATE_TOPIC, 1, SHARD_LOG)
         markers = Markers(self.registry, lambda index: self.runners[index])
         self._sender = MarkerSender(markers.write, self, self.queue.append)
         (state,) = topic.partitions

@@ -42,6 +42,8 @@ class SimulatedLog:
     log_start_offset = 0
     is_open = True
 
+    is_written_behind = False
+
     def __init__(self, partition: int, disk: Disk, on_durable: OnDurable) -> None:
         self.partition = partition
         self.failure: StorageError | None = None

@@ -81,7 +81,12 @@ MARKS: Final[Mapping[str, str]] = MappingProxyType(
         "recovery_could_not_read": "a log cannot be opened for a read error",
         "load_could_not_read": "a shard meets a read error while it is loading (3.71)",
         "flush_met_a_full_disk": "a flush of a log finds no room",
-        "flush_cut_by_death": "the process dies between the operations of a flush",
+        "frame_cut_by_death": "the process dies between the operations that write a frame of the journal",
+        "torn_frame_cut": "a crash has torn the last frame of the journal, and the next start cuts it",
+        "journal_replayed": "a start finds a journal",
+        "behind_cut_by_death": "the process dies while it writes behind the journal",
+        "behind_failed": "what the journal has cannot be written to a segment, or not be synced there",
+        "checkpoint_cut_by_death": "the process dies in a checkpoint of the journal",
         "cleaning_cut_by_death": "the process dies between the operations of a cleaning",
         # The daemon's own connections.
         "request_behind_an_unanswered_one": "a request comes while the one before it is unanswered",

@@ -28,10 +28,12 @@ from storage.cleaning.cleanable import cleanable
 from storage.cleaning.compaction import Compaction, CompactionLimits, LogChanged
 from storage.directory.log_directory import LogDirectory
 from storage.files import CorruptSegment, OnFlushed, StorageError
+from storage.journal.journal import Journal, Outcomes
 from storage.log.config import LogConfig
 from storage.log.log_producers import LogProducers
 from storage.log.partition_log import Appended, PartitionLog
 from storage.log.segment_swap import StuckSwap
+from storage.log.staged_log import StagedLog
 from tests.simulation.cleaning import DAY_MS
 from tests.simulation.disk import Disk, OnDurable, Partitions
 from tests.simulation.failing_files import LOOKS, Died, Faults, QuietFiles
@@ -52,15 +54,14 @@ OPERATIONS_BEFORE_DEATH: Final = (0, 1, 1, 1, 1, 2, 4, 12)
 class WatchedLog:
     """A partition's log in one life of the process; of `PartitionLog` what a runner and its loader use."""
 
-    def __init__(
-        self, partition: int, log: PartitionLog, storage: RealStorage, on_durable: OnDurable
-    ) -> None:
+    def __init__(self, partition: int, log: StagedLog, storage: RealStorage, on_durable: OnDurable) -> None:
         self.partition = partition
         self.log = log
         self.met_no_room = False  # And has taken nothing since.
         self._storage = storage
         self._on_durable = on_durable
 
+    is_written_behind = True
     log_start_offset = property(lambda self: self.log.log_start_offset)
     next_offset = property(lambda self: self.log.next_offset)
     durable_offset = property(lambda self: self.log.durable_offset)
@@ -76,16 +77,28 @@ class WatchedLog:
         self.met_no_room = False
         return appended
 
-    def flush(self) -> None:
-        try:
-            self.log.flush()
-        except StorageError as error:
+    def framed(self, error: StorageError | None) -> None:
+        """Hear what became of the frame that this log was part of."""
+        if error is not None:
             self.met_no_room = error.is_no_room
             if error.is_no_room:
                 self._storage.reach("flush_met_a_full_disk")
-            raise
-        finally:
-            self.note_durable()
+        self.note_durable()
+
+    @property
+    def on_written(self) -> Callable[[StorageError | None], None]:
+        return self.log.on_written
+
+    @on_written.setter
+    def on_written(self, on_written: Callable[[StorageError | None], None]) -> None:
+        self.log.on_written = on_written
+
+    @property
+    def has_behind(self) -> bool:
+        return self.log.has_behind
+
+    def take_written_bytes(self) -> int:
+        return self.log.take_written_bytes()
 
     def recover(self) -> None:
         """As a start does it: what cannot be opened now may be later."""
@@ -96,7 +109,8 @@ class WatchedLog:
         except StorageError as error:
             if error.operation in LOOKS:
                 self._storage.reach("recovery_could_not_read")
-            return
+            if not self.is_open:
+                return  # Otherwise it was only that what the journal has could not be written behind.
         if self.log.recovered.cut_bytes:
             self._storage.reach("torn_tail_cut")
         self.note_durable()
@@ -168,7 +182,7 @@ class RealStorage:
             segment_bytes=random.choice(SEGMENT_BYTES), is_compacted=True, min_cleanable_ratio=0.0
         )
         self._directory: LogDirectory | None = None
-        self._flushing: list[WatchedLog] = []
+        self._flusher: RealFlusher | None = None  # Of the present life of the process.
         self._cleaning: list[Cleaning] = []
         self._uncleanable: set[TopicPartition] = set()  # Before the next start, as in the daemon.
 
@@ -198,11 +212,16 @@ class RealStorage:
         if self._directory.warnings:
             self.violated(f"a crash has spoilt the directory: {self._directory.warnings}")
         self.faults.is_off = False
+        journal = self._directory.journal.files
+        if journal.numbers:
+            self.reach("journal_replayed")
+        if journal.cut_bytes:
+            self.reach("torn_frame_cut")
         for topic, (count, on_durable) in self._partitions.items():
             self._logs[topic] = [
                 WatchedLog(
                     partition,
-                    self._directory.add_log(topic, partition, self._config, is_replayed=True),
+                    self._add_log(topic, partition),
                     self,
                     on_durable,
                 )
@@ -211,20 +230,39 @@ class RealStorage:
             for log in self._logs[topic]:
                 log.recover()
 
+    def _add_log(self, topic: str, partition: int) -> StagedLog:
+        assert self._directory is not None
+        log = self._directory.add_log(topic, partition, self._config, is_replayed=True)
+        assert isinstance(log, StagedLog)
+        return log
+
+    @property
+    def journal(self) -> Journal:
+        assert self._directory is not None
+        return self._directory.journal
+
     def crash(self) -> None:
         """The process dies: of what it was about some may have been done; or the power fails with it."""
         random = self._random
-        for log in self._flushing:
-            if self._dies_in(log.log.flush):
-                self.reach("flush_cut_by_death")
+        if self._flusher is not None:
+            self._die_flushing(self._flusher)
         for cleaning in self._cleaning:
             if self._dies_in(partial(self._clean_all, cleaning)):
                 self.reach("cleaning_cut_by_death")
-        self._flushing.clear()
         self._cleaning.clear()
         self._let_go()
         if random.random() < 0.75:
             self._files.crash(random if random.random() < 0.8 else None)
+
+    def _die_flushing(self, flusher: RealFlusher) -> None:
+        """The journal's threads may be in the midst of a frame, and of what is behind the one before."""
+        logs = [log.log for log, _ in flusher.in_flight]
+        if logs and self._dies_in(lambda: self.journal.write(logs)):
+            self.reach("frame_cut_by_death")
+        elif flusher.is_behind and self._dies_in(self.journal.write_behind):
+            self.reach("behind_cut_by_death")
+        elif self._random.random() < 0.2 and self._dies_in(lambda: self.journal.checkpoint(self._wall_ms())):
+            self.reach("checkpoint_cut_by_death")
 
     def _dies_in(self, work: Callable[[], object]) -> bool:
         """Do some of what a process does, perhaps nothing, perhaps all; whether it dies amid."""
@@ -259,14 +297,15 @@ class RealStorage:
     # Work on threads.
 
     def new_flusher(self, loop: ProcessLoop) -> RealFlusher:
-        return RealFlusher(loop, self._disk, self._flushing)
+        self._flusher = RealFlusher(loop, self._disk, self, self._random)
+        return self._flusher
 
     def producer_ids(self, workers: Workers) -> ProducerIds:
         return ProducerIds(self._path, self._files, workers)
 
     def clean(self, loop: ProcessLoop, took_ms: int, delete_retention_ms: int) -> None:
         """Checkpoint as maintenance does; `took_ms` later every log is cleaned."""
-        self._checkpoint()
+        self.checkpoint()
         cleaning = Cleaning(delete_retention_ms)
         self._cleaning.append(cleaning)
 
@@ -276,7 +315,8 @@ class RealStorage:
 
         loop.run_at(self._timeline.now_ms + took_ms, Origin.THREAD, end)
 
-    def _checkpoint(self) -> None:
+    def checkpoint(self) -> None:
+        """Write down how far the logs are synced."""
         assert self._directory is not None
         try:
             self._directory.checkpoint()
@@ -321,26 +361,63 @@ class RealStorage:
 
 
 class RealFlusher:
-    """As `storage.flusher.Flusher`: a flush is done as a whole, a drawn time after it was asked for."""
+    """As `JournalThreads`: a frame is written as a whole, a drawn time after it was asked for."""
 
-    def __init__(self, loop: ProcessLoop, disk: Disk, under_way: list[WatchedLog]) -> None:
+    def __init__(self, loop: ProcessLoop, disk: Disk, storage: RealStorage, random: Random) -> None:
         self._loop = loop
         self._disk = disk
-        self._under_way = under_way
+        self._storage = storage
+        self._random = random
+        self._scheduled: list[tuple[WatchedLog, OnFlushed]] = []
+        self.in_flight: list[tuple[WatchedLog, OnFlushed]] = []
+        self.is_behind = False  # Whether a round of writing behind is to come.
 
     def schedule(self, log: WatchedLog, done: OnFlushed) -> None:
-        self._under_way.append(log)
+        self._scheduled.append((log, done))
+        if len(self._scheduled) == 1 and not self.in_flight:
+            self._loop.run_at(self._loop.timeline.now_ms, Origin.THREAD, self._begin)
 
-        def end() -> None:
-            self._under_way.remove(log)
-            try:
-                log.flush()
-            except StorageError as error:
-                done(error)
-            else:
-                done(None)
+    def _begin(self) -> None:
+        if self.in_flight or not self._scheduled:
+            return
+        self.in_flight, self._scheduled = self._scheduled, []
+        self._loop.run_at(self._disk.flush_ends_ms(self._loop.timeline), Origin.THREAD, self._end)
 
-        self._loop.run_at(self._disk.flush_ends_ms(self._loop.timeline), Origin.THREAD, end)
+    def _end(self) -> None:
+        frame = self.in_flight
+        failed = self._storage.journal.write([log.log for log, _ in frame])
+        for log, _ in frame:
+            log.framed(failed.get(log.log))
+        self.in_flight = []
+        if not self.is_behind:
+            self.is_behind = True
+            self._after(20, self._write_behind)
+        for log, done in frame:
+            done(failed.get(log.log))
+        self._begin()
+
+    def _after(self, most_ms: int, action: Callable[[], None]) -> None:
+        at_ms = self._loop.timeline.now_ms + self._random.randint(1, most_ms)
+        self._loop.run_at(at_ms, Origin.THREAD, action)
+
+    def _write_behind(self) -> None:
+        self.is_behind = False
+        self._report(self._storage.journal.write_behind())
+        if self._random.random() < 0.02:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        try:
+            self._report(self._storage.journal.checkpoint(0))
+        except StorageError:
+            return  # The journal stays as it is; tried again at its next time.
+        self._storage.checkpoint()
+
+    def _report(self, outcomes: Outcomes) -> None:
+        for log, error in outcomes:
+            if error is not None:
+                self._storage.reach("behind_failed")
+            log.on_written(error)
 
     def close(self) -> None:
         """A process of the simulation ends by dying."""

@@ -19,7 +19,11 @@ NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
 RETENTION_MS = 1000
 COMPACTED = LogConfig(
-    segment_bytes=1000, index_interval_bytes=200, is_compacted=True, delete_retention_ms=RETENTION_MS
+    flush_messages=1,
+    segment_bytes=1000,
+    index_interval_bytes=200,
+    is_compacted=True,
+    delete_retention_ms=RETENTION_MS,
 )
 MARKER_KEY = Struct(">hh")
 ABORT, COMMIT = 0, 1

@@ -7,12 +7,12 @@ from pathlib import Path
 from protocol.records.batch import walk
 from protocol.records.records import Record, encode_batch
 from storage.files import Buffer, Files
-from storage.log.config import FlushPolicy, LogConfig
+from storage.log.config import LogConfig
 from storage.log.partition_log import PartitionLog
 
 NOW_MS = 1_700_000_000_000
-SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
-OS_SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200, flush=FlushPolicy.OS)
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200, flush_messages=1)
+OS_SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 
 
 def batch(count: int = 1, *, timestamp_ms: int = NOW_MS, size_bytes: int = 20) -> bytearray:

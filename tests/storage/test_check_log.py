@@ -12,7 +12,7 @@ from storage.log.config import LogConfig
 from tests.storage.logs import fill, open_log
 from tests.storage.transactions import end, put
 
-CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200)
+CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200, flush_messages=1)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from tests.storage.cleaning import (
 from tests.storage.logs import fill, open_log
 
 pytestmark = pytest.mark.usefixtures("java")
-CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=1000)
+CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=1000, flush_messages=1)
 
 
 def dump(log: PartitionLog) -> str:

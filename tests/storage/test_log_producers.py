@@ -11,7 +11,7 @@ import pytest
 
 from harness.doubles.faulty_files import FaultyFiles
 from storage.files import Files
-from storage.log.config import FlushPolicy, LogConfig
+from storage.log.config import INT64_MAX, LogConfig
 from storage.log.log_producers import ReadProducers
 from storage.log.partition_log import PartitionLog
 from storage.producers.producer_snapshot import snapshot_offsets
@@ -297,10 +297,10 @@ class PowerLoss(Exception):
     pass
 
 
-@pytest.mark.parametrize("policy", list(FlushPolicy))
-def test_a_crash_at_any_point_leaves_what_the_records_say(tmp_path: Path, policy: FlushPolicy) -> None:
+@pytest.mark.parametrize("flush_messages", [1, INT64_MAX])
+def test_a_crash_at_any_point_leaves_what_the_records_say(tmp_path: Path, flush_messages: int) -> None:
     """After every operation, with what was synced and with random mixtures of what was not."""
-    config = replace(SMALL, flush=policy)
+    config = replace(SMALL, flush_messages=flush_messages)
     counted = FaultyFiles(new(tmp_path / "count"))
     Workload(tmp_path / "count" / "t-0", counted, config).run()
     checked = 0
@@ -331,7 +331,7 @@ def test_a_crash_at_any_point_leaves_what_the_records_say(tmp_path: Path, policy
 def check_image(directory: Path, workload: Workload, config: LogConfig) -> None:
     point = workload.recovery_point
     log = PartitionLog.open(directory, config, Files(), recovery_point=point)
-    if config.flush is FlushPolicy.FSYNC:
+    if config.flush_messages == 1:
         assert log.durable_offset >= workload.acknowledged
     known(log)
     assert_story_is_complete(log)

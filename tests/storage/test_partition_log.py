@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.doubles.faulty_files import FaultyFiles
 from protocol.records.batch import parse_header
 from storage.files import File, Files
-from storage.log.config import FlushPolicy, LogConfig
+from storage.log.config import INT64_MAX, LogConfig
 from storage.log.log_reader import OffsetOutOfRange
 from storage.log.partition_log import Appended, BatchTooLarge
 from storage.log.segment_read import WouldBlock
@@ -427,11 +427,11 @@ def test_truncation_drops_whole_batches_and_what_is_staged(tmp_path: Path) -> No
     assert all_spans(open_log(tmp_path / "t-0"))[-1] == (30, 30)
 
 
-@pytest.mark.parametrize("policy", list(FlushPolicy))
-def test_a_config_may_change_while_the_log_is_used(tmp_path: Path, policy: FlushPolicy) -> None:
-    log = open_log(tmp_path / "t-0", replace(SMALL, flush=policy))
+@pytest.mark.parametrize("flush_messages", [1, INT64_MAX])
+def test_a_config_may_change_while_the_log_is_used(tmp_path: Path, flush_messages: int) -> None:
+    log = open_log(tmp_path / "t-0", replace(SMALL, flush_messages=flush_messages))
     fill(log, 3)
-    log.config = LogConfig(segment_bytes=500, flush=FlushPolicy.FSYNC)
+    log.config = LogConfig(segment_bytes=500, flush_messages=1)
     fill(log, 10)
     assert log.recovery_point == log.durable_offset == 13
     assert all(segment.size_bytes <= 500 for segment in log.segments[1:])

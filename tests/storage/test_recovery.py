@@ -16,7 +16,7 @@ import pytest
 from harness.doubles.faulty_files import FaultyFiles
 from protocol.records.batch import parse_header
 from storage.files import CorruptSegment, File, Files, StorageError
-from storage.log.config import FlushPolicy
+from storage.log.config import INT64_MAX
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import MAX_TORN_FILES
 from tests.storage.logs import NOW_MS, OS_SMALL, SMALL, all_spans, batch, fill, open_log, reopen
@@ -432,11 +432,11 @@ WRITER = """
 import sys
 from pathlib import Path
 from storage.files import Files
-from storage.log.config import FlushPolicy, LogConfig
+from storage.log.config import LogConfig
 from storage.log.partition_log import PartitionLog
 from tests.storage.logs import NOW_MS, batch
 
-config = LogConfig(segment_bytes=5000, index_interval_bytes=500, flush=FlushPolicy(sys.argv[2]))
+config = LogConfig(segment_bytes=5000, index_interval_bytes=500, flush_messages=int(sys.argv[2]))
 log = PartitionLog.open(Path(sys.argv[1]), config, Files())
 while True:
     for _ in range(3):
@@ -446,11 +446,11 @@ while True:
 """
 
 
-@pytest.mark.parametrize("policy", list(FlushPolicy))
+@pytest.mark.parametrize("flush_messages", [1, INT64_MAX])
 @pytest.mark.parametrize("lines", [1, 7, 60])
-def test_what_a_killed_process_acknowledged_is_there(tmp_path: Path, policy: FlushPolicy, lines: int) -> None:
+def test_what_a_killed_process_acknowledged_is_there(tmp_path: Path, flush_messages: int, lines: int) -> None:
     writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(tmp_path / "t-0"), policy.value],
+        [sys.executable, "-c", WRITER, str(tmp_path / "t-0"), str(flush_messages)],
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[2],
     )
@@ -462,7 +462,7 @@ def test_what_a_killed_process_acknowledged_is_there(tmp_path: Path, policy: Flu
         writer.send_signal(signal.SIGKILL)
         acknowledged = [int(line) for line in writer.stdout.read().split()]
         writer.wait(10)
-    config = replace(SMALL, segment_bytes=5000, flush=policy)
+    config = replace(SMALL, segment_bytes=5000, flush_messages=flush_messages)
     log = PartitionLog.open(tmp_path / "t-0", config, Files())
     found = all_spans(log)
     assert found == [(offset, offset + 1) for offset in range(0, log.next_offset, 2)]

@@ -13,7 +13,6 @@ from coordinator.topics.settings import TopicSettings
 from coordinator.topics.topic_config import TOPIC_KEYS, default_text, topic_config
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from storage.log.config import FlushPolicy
 from tests.topics.world import World
 
 SETTINGS = TopicSettings()
@@ -91,7 +90,6 @@ def test_the_log_is_kept_as_the_topic_says() -> None:
         1 << 20,
         7,
     )
-    assert log.flush is FlushPolicy.OS
 
 
 def test_without_the_delete_policy_nothing_goes_by_age_or_size() -> None:

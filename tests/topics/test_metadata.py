@@ -19,7 +19,6 @@ from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequestTopic,
 )
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from storage.log.config import FlushPolicy
 from tests.topics.world import World
 
 
@@ -49,7 +48,7 @@ def test_a_topic_is_described_in_every_version(world: World, version: int) -> No
 
 def test_null_is_all_topics_and_an_empty_list_none(world: World) -> None:
     world.topic("t")
-    world.registry.internal(GROUP_METADATA_TOPIC, 3, {}, FlushPolicy.FSYNC)
+    world.registry.internal(GROUP_METADATA_TOPIC, 3, {})
     everything = world.ask(MetadataRequest(topics=None), 12)
     assert found(everything) == {"t": (0, 1), GROUP_METADATA_TOPIC: (0, 3)}
     assert {topic.name for topic in everything.topics if topic.is_internal} == {GROUP_METADATA_TOPIC}

@@ -20,7 +20,6 @@ from protocol.messages.describe_topic_partitions import (
 )
 from protocol.messages.find_coordinator import Coordinator, CoordinatorType, FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from storage.log.config import FlushPolicy
 from tests.topics.world import World
 
 OFFSETS = GROUP_METADATA_TOPIC
@@ -130,7 +129,7 @@ def test_without_a_leader_the_coordinator_is_not_available(placement: Placement,
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     made = World(tmp_path)
-    made.registry.internal(OFFSETS, 3, {}, FlushPolicy.FSYNC)
+    made.registry.internal(OFFSETS, 3, {})
     made.topic("orders")
     made.placement.node_up(Node(OTHER, OTHERS.__getitem__, "rack"))
     made.placement.place(OFFSETS, 1, OTHER)

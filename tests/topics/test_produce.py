@@ -14,7 +14,6 @@ from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.records import Codec, Record, encode_batch, parse_header, read_records
-from storage.log.config import FlushPolicy
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce, produce_request
 from tests.topics.world import World, batch
 
@@ -156,7 +155,7 @@ def test_topics_go_by_id_from_version_13(world: World) -> None:
 
 
 def test_only_the_admin_client_writes_internal_topics(world: World) -> None:
-    world.registry.internal(GROUP_EVENTS_TOPIC, 1, {}, FlushPolicy.FSYNC)
+    world.registry.internal(GROUP_EVENTS_TOPIC, 1, {})
     refused = produce(world, batch(b"a"), topic=GROUP_EVENTS_TOPIC)
     assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     taken = produce(world, batch(b"a"), topic=GROUP_EVENTS_TOPIC, client_id="__admin_client")

@@ -22,7 +22,6 @@ from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.records.records import Record, encode_batch
 from storage.files import StorageError
-from storage.log.config import FlushPolicy
 from storage.log.log_producers import LogProducers
 from storage.log.partition_log import PartitionLog
 from storage.log.segment import Segment
@@ -54,7 +53,7 @@ def crashed(world: World) -> World:
 def faulty(tmp_path: Path) -> World:
     directory = tmp_path / "data"
     directory.mkdir()
-    settings = TopicSettings(log_flush_policy=FlushPolicy.FSYNC)
+    settings = TopicSettings(log_flush_interval_messages=1)
     return World(directory, settings, FaultyFiles(directory))
 
 
@@ -181,27 +180,23 @@ def test_a_catalogue_that_cannot_be_read_is_not_taken_for_an_empty_one(world: Wo
 
 
 def test_an_internal_topic_is_made_once_and_keeps_its_number_of_partitions(world: World) -> None:
-    made = world.registry.internal(GROUP_METADATA_TOPIC, 3, {"cleanup.policy": "compact"}, FlushPolicy.FSYNC)
+    made = world.registry.internal(GROUP_METADATA_TOPIC, 3, {"cleanup.policy": "compact"})
     after = world.restart()
-    found = after.registry.internal(GROUP_METADATA_TOPIC, 3, {"cleanup.policy": "compact"}, FlushPolicy.FSYNC)
+    found = after.registry.internal(GROUP_METADATA_TOPIC, 3, {"cleanup.policy": "compact"})
     assert found.topic_id == made.topic_id
     with pytest.raises(PartitionCountMismatch, match="has 3 partitions on the disk, the settings ask for 4"):
-        after.registry.internal(GROUP_METADATA_TOPIC, 4, {}, FlushPolicy.FSYNC)
+        after.registry.internal(GROUP_METADATA_TOPIC, 4, {})
 
 
 def test_an_internal_topic_follows_settings_that_were_changed(world: World) -> None:
     small = {"segment.bytes": str(1 << 20), "retention.ms": "1000"}
-    world.registry.internal("__group_events", 1, small, FlushPolicy.OS)
+    world.registry.internal("__group_events", 1, small)
     after = world.restart()
-    topic = after.registry.internal("__group_events", 1, {}, FlushPolicy.OS)
+    topic = after.registry.internal("__group_events", 1, {})
     larger = {"segment.bytes": str(2 << 20), "retention.ms": "2000"}
-    after.registry.configure(topic, larger, FlushPolicy.OS)
+    after.registry.configure(topic, larger)
     log = topic.partitions[0].log
-    assert (log.config.segment_bytes, log.config.retention_ms, log.config.flush) == (
-        2 << 20,
-        2000,
-        FlushPolicy.OS,
-    )
+    assert (log.config.segment_bytes, log.config.retention_ms) == (2 << 20, 2000)
     found = after.restart().registry.get("__group_events")
     assert found is not None
     assert found.config.overrides == larger
@@ -222,7 +217,7 @@ def test_groups_find_topics_by_name_and_id(world: World) -> None:
 
 
 def test_the_daemon_appends_for_itself_and_is_called_when_it_is_durable(world: World) -> None:
-    partition = world.registry.internal("__group_events", 1, {}, FlushPolicy.OS).partitions[0]
+    partition = world.registry.internal("__group_events", 1, {}).partitions[0]
     outcomes: list[ErrorCode] = []
     partition.append_local(encode_batch([Record(b"k", b"v", WALL_MS)]), outcomes.append)
     assert outcomes == []

@@ -19,7 +19,6 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from storage.log.config import FlushPolicy
 from tests.topics.world import World
 
 BROKER, NODE = 4, "1"
@@ -76,7 +75,7 @@ def test_a_start_in_conflict_has_all_its_topics_and_both_settings_in_force(in_co
         assert partition is not None
         lags = partition.log.config
         assert (lags.min_compaction_lag_ms, lags.max_compaction_lag_ms) == (100, 50)
-    internal = in_conflict.registry.internal("__own", 1, {"cleanup.policy": "compact"}, FlushPolicy.OS)
+    internal = in_conflict.registry.internal("__own", 1, {"cleanup.policy": "compact"})
     assert internal.config.log.min_compaction_lag_ms == 100
 
 

@@ -30,7 +30,6 @@ from protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from storage.log.config import FlushPolicy
 from tests.topics.requests import fetch, produce, produce_request
 from tests.topics.world import World, batch
 
@@ -235,7 +234,7 @@ def test_widening_can_be_checked_only_and_has_a_bound(world: World) -> None:
 
 
 def test_the_offsets_topic_keeps_its_partitions(world: World) -> None:
-    world.registry.internal(GROUP_METADATA_TOPIC, 2, {}, FlushPolicy.FSYNC)
+    world.registry.internal(GROUP_METADATA_TOPIC, 2, {})
     assert widen(world, GROUP_METADATA_TOPIC, 3)[0] == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
@@ -307,7 +306,7 @@ def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
 
 
 def test_internal_topics_stay(world: World) -> None:
-    world.registry.internal(GROUP_METADATA_TOPIC, 2, {}, FlushPolicy.FSYNC)
+    world.registry.internal(GROUP_METADATA_TOPIC, 2, {})
     assert delete(world, (GROUP_METADATA_TOPIC, ZERO_UUID))[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 

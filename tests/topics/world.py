@@ -6,6 +6,7 @@ on the disk when it looks at the answers.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.purgatory.delayed import Purgatory
 from coordinator.purgatory.timing_wheel import TimingWheel
 from coordinator.server.topic_apis import topic_handlers
+from coordinator.topics.names import SHARD_TOPICS
 from coordinator.topics.partition import Partition, PartitionServices
 from coordinator.topics.placement import Node, Placement
 from coordinator.topics.registry import TopicRegistry
@@ -29,7 +31,8 @@ from harness.doubles.runtime_world import WALL_MS, RuntimeWorld
 from protocol.codec.codec import decode, encode, spec
 from protocol.records.records import Record
 from storage.directory.log_directory import LogDirectory
-from storage.files import Files
+from storage.files import Files, OnFlushed
+from storage.log.staged_log import StagedLog
 from tests.batches import encode_batch
 
 ENDPOINTS = {"HOST": ("localhost", 9092), "DOCKER": ("broker", 19092)}
@@ -44,6 +47,7 @@ class World(RuntimeWorld):
         settings: TopicSettings | None = None,
         files: Files | None = None,
         verifier: TransactionVerifier | None = None,
+        is_journal_synced: bool = True,
     ) -> None:
         super().__init__()
         self.directory = directory
@@ -52,13 +56,19 @@ class World(RuntimeWorld):
         self.armed: list[int] = []
         self.wheel = TimingWheel(self.time_ms)
         self.purgatory = Purgatory(self.wheel)
-        self.logs = LogDirectory.open(directory, self.files, node_id=1)
+        self.logs = LogDirectory.open(directory, self.files, node_id=1, is_journal_synced=is_journal_synced)
+        self._is_behind = False  # Whether writing behind the journal is queued.
+        shards = replace(self.log_host, schedule_flush=self.schedule_frame)
         services = PartitionServices(
-            lambda _: self.log_host, self, self, lambda: self.wall, self._on_advanced
+            lambda topic: shards if topic in SHARD_TOPICS else self.log_host,
+            self,
+            self,
+            lambda: self.wall,
+            self._on_advanced,
         )
         store = TopicStore(self.logs, self.files)
         self.registry = TopicRegistry(store, self.settings, services, self)
-        self.registry.open({})
+        self.registry.open()
         own = Node(self.settings.node_id, ENDPOINTS.__getitem__, self.settings.rack)
         self.placement = Placement(own)
         self.broker = Broker(
@@ -78,6 +88,24 @@ class World(RuntimeWorld):
         self.handlers = topic_handlers(self.broker)
 
     # What partitions call.
+
+    def schedule_frame(self, log: StagedLog, done: OnFlushed) -> None:
+        """Write a frame on a thread, and what is behind it on another, as `JournalThreads` does."""
+
+        def write() -> None:
+            self.flush_count += 1
+            error = self.logs.journal.write([log]).get(log)
+            self.queue.append(lambda: done(error))
+            if not self._is_behind:
+                self._is_behind = True
+                self.queue.append(self._write_behind)
+
+        self.queue.append(write)
+
+    def _write_behind(self) -> None:
+        self._is_behind = False
+        for log, error in self.logs.journal.write_behind():
+            log.on_written(error)
 
     def _on_advanced(self, partition: Partition) -> None:
         self.purgatory.check_and_complete(partition.key, self.time_ms)

@@ -24,7 +24,7 @@ from protocol.records.records import encode_batch
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files, StorageError
 from storage.log.checkpoints import META_PROPERTIES, MetaProperties, write_meta_properties
-from storage.log.config import FlushPolicy, LogConfig
+from storage.log.config import LogConfig
 from storage.log.partition_files import encode_uuid
 from storage.log.partition_log import PartitionLog
 from tools.simulate.commit_batches import Batch
@@ -66,7 +66,7 @@ class SimulatedLogs:
         self.batches = 0
 
     def _open(self, entry: CatalogueEntry, partition: int, segment_bytes: int) -> PartitionLog:
-        config = LogConfig(segment_bytes=segment_bytes, flush=FlushPolicy.OS)
+        config = LogConfig(segment_bytes=segment_bytes)
         return self._held.open_log(entry.name, partition, config, topic_id=entry.topic_id)
 
     def add_offsets(self, written: Iterable[Written], commits: Iterable[Batch]) -> None:

@@ -1,0 +1,221 @@
+"""The journal's files, `muster-journal/<number>.journal`: frames are written to the last, and read at a start.
+
+What is on the disk when: under the policy `fsync` a frame is synced before `append` returns, and so are the
+name and the header of its file. So after a crash at most the last frame of the last file is torn, and that one
+nobody has heard of: it is cut. A frame that is no good with another behind it, or in an older file, is
+corruption. Under `os` nothing but the change to another file syncs, and a loss of power may leave any hole: all
+behind the first one is cut.
+
+After a failed write or sync the file is cut back to the last good frame before it takes another; a failed sync
+may leave pages that count as clean and are not on the disk, so frames go on in a new file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from storage.files import CorruptSegment, File, Files, StorageError
+from storage.journal.frames import (
+    BadFrame,
+    FileHeader,
+    Frame,
+    Part,
+    decode_file_header,
+    encode_file_header,
+    encode_frame,
+    has_frame_behind,
+    walk_frames,
+)
+
+DIRECTORY: Final = "muster-journal"
+SUFFIX: Final = ".journal"
+DIGITS: Final = 20
+
+
+class ForeignJournal(StorageError):
+    """The journal belongs to another log directory."""
+
+    def __init__(self, path: Path, found: str, wanted: str) -> None:
+        reason = f"the journal of directory {found}, but meta.properties says that this is {wanted}"
+        super().__init__("use", path, reason)
+
+
+def number_of(name: str) -> int | None:
+    """Return the number in the name of a journal's file; None for any other name."""
+    stem = name.removesuffix(SUFFIX)
+    return int(stem) if stem != name and len(stem) == DIGITS and stem.isdecimal() else None
+
+
+class JournalFiles:
+    """The files of one directory's journal. One thread at a time. Methods raise StorageError."""
+
+    def __init__(self, files: Files, log_directory: Path, directory_id: str, *, is_synced: bool) -> None:
+        self.path = log_directory / DIRECTORY
+        self.is_synced = is_synced
+        self.cut_bytes = 0  # Of a torn last frame, which `read` found.
+        self._files = files
+        self._directory_id = directory_id
+        self._file: File | None = None  # The one that is written; None before the first frame.
+        self._good_bytes = 0  # Its size up to the last good frame.
+        self._has_failed = False  # The file may differ from `_good_bytes`.
+        self._sizes: dict[int, int] = {}  # Of all files there are, oldest first; the last is being written.
+        self._next_sequence = 1
+        self._next_number = 1
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the files, oldest first."""
+        return list(self._sizes)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all files together."""
+        return sum(self._sizes.values())
+
+    @property
+    def newest_bytes(self) -> int:
+        """The size of the file that is written."""
+        return self._good_bytes if self._file is not None else 0
+
+    def _path_of(self, number: int) -> Path:
+        return self.path / f"{number:0{DIGITS}d}{SUFFIX}"
+
+    # The start.
+
+    def read(self) -> list[Frame]:
+        """Read all frames that count, in order; what is left is synced, and a torn end is cut off.
+
+        Raises CorruptSegment, ForeignJournal.
+        """
+        names = self._files.entries(self.path) or []
+        numbers = sorted(number for name in names if (number := number_of(name)) is not None)
+        frames: list[Frame] = []
+        expected: int | None = None
+        for number in numbers:
+            found, expected, is_whole = self._read_file(number, expected, is_last=number == numbers[-1])
+            frames += found
+            if not is_whole:
+                for later in reversed([each for each in numbers if each > number]):
+                    self._drop(self._path_of(later))
+                break
+        self._next_sequence = expected or 1
+        self._next_number = numbers[-1] + 1 if numbers else 1
+        return frames
+
+    def _read_file(
+        self, number: int, expected: int | None, *, is_last: bool
+    ) -> tuple[list[Frame], int | None, bool]:
+        """Return the file's frames, the sequence that comes next, and whether the file is whole."""
+        path = self._path_of(number)
+        file = self._files.open(path)
+        data = memoryview(file.read_at(file.size_bytes(), 0))
+        try:
+            header, position = decode_file_header(data)
+        except BadFrame as error:
+            # The file was being made: nothing can have been written to it that counts.
+            if not is_last or has_frame_behind(data, 0, 0):
+                raise CorruptSegment(path, 0, str(error)) from error
+            self._drop(path)
+            return [], expected, False
+        if header.directory_id != self._directory_id:
+            raise ForeignJournal(path, header.directory_id, self._directory_id)
+        if header.number != number or expected not in (None, header.first_sequence):
+            detail = (
+                f"file {header.number} with frames from {header.first_sequence} on, {expected} was to come"
+            )
+            raise CorruptSegment(path, 0, detail)
+        frames: list[Frame] = []
+        sequence, is_whole = header.first_sequence, True
+        try:
+            for frame in walk_frames(data, position, sequence):
+                frames.append(frame)
+                position, sequence = frame.end, frame.sequence + 1
+        except (BadFrame, UnicodeDecodeError) as error:
+            if header.is_synced and (not is_last or has_frame_behind(data, position, sequence)):
+                raise CorruptSegment(path, position, str(error)) from error
+            is_whole = False
+            self.cut_bytes += len(data) - position
+            file.truncate(position)
+        file.sync()  # What a killed process had only written counts from now on.
+        file.close()
+        self._sizes[number] = position
+        return frames, sequence, is_whole
+
+    def _drop(self, path: Path) -> None:
+        self._files.unlink(path)
+        self._files.sync_directory(self.path)
+
+    # Writing.
+
+    def append(self, parts: Sequence[Part]) -> None:
+        """Write a frame; it is as durable as the policy says when this returns."""
+        if self._has_failed:
+            self._cut_back()
+        file = self._file or self.begin()
+        buffers = encode_frame(self._next_sequence, parts)
+        try:
+            file.write_at(buffers, self._good_bytes)
+            if self.is_synced:
+                file.sync()
+        except StorageError:
+            self._has_failed = True
+            raise
+        self._next_sequence += 1
+        self._good_bytes += sum(map(len, buffers))
+        self._sizes[self._next_number - 1] = self._good_bytes
+
+    def begin(self) -> File:
+        """Make the next file, to which frames go from now on; the one before is synced first."""
+        if self._has_failed:
+            self._cut_back()
+        if self._file is not None:
+            self._file.sync()
+        if self._files.make_directory(self.path):
+            self._files.sync_directory(self.path.parent)
+        number = self._next_number
+        path = self._path_of(number)
+        header = FileHeader(number, self._next_sequence, self.is_synced, self._directory_id)
+        data = encode_file_header(header)
+        file = self._files.open(path, create=True)
+        file.truncate(0)  # An attempt that failed may have left one.
+        file.write_at([data], 0)
+        file.sync()
+        self._files.sync_directory(self.path)
+        if self._file is not None:
+            self._file.close()
+        self._file, self._good_bytes, self._next_number = file, len(data), number + 1
+        self._sizes[number] = self._good_bytes
+        return file
+
+    def _cut_back(self) -> None:
+        """After a failure: cut the file back to its last good frame, and let the next frame begin a new one."""
+        assert self._file is not None
+        number = self._next_number - 1
+        file = self._files.open(self._path_of(number))
+        file.truncate(self._good_bytes)
+        block = self._good_bytes - self._good_bytes % 4096
+        file.write_at([file.read_at(self._good_bytes - block, block)], block)
+        file.sync()
+        self._file.close()
+        file.close()
+        self._file, self._has_failed = None, False
+
+    def delete_before(self, number: int) -> None:
+        """Remove the files before `number`, oldest first, each name's removal synced before the next."""
+        for old in [each for each in self._sizes if each < number]:
+            self._drop(self._path_of(old))
+            del self._sizes[old]
+
+    def remove(self) -> None:
+        """Remove the journal altogether: all of it is in the logs, synced."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self.delete_before(self._next_number)
+        if self._files.is_directory(self.path):
+            for name in self._files.entries(self.path) or ():
+                self._files.unlink(self.path / name)
+            self._files.remove_directory(self.path)
+            self._files.sync_directory(self.path.parent)
