@@ -18,13 +18,14 @@ from bench.pairs.plan import Plan, quick
 from bench.pairs.rounds import MUSTER
 from bench.pairs.singles import TOPIC, errors_in
 from bench.pairs.storms import NO_DELAY
-from bench.pairs.storms_at_once import Expiring, Herds
+from bench.pairs.storms_at_once import Expiring, Herds, expiring
 from harness.daemon import MusterDaemon
 from harness.wire import WireClient
 from protocol.codec.codec import decode
 from protocol.errors import ErrorCode
 from protocol.messages import RESPONSES
 from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 SIZE = 30
 
@@ -52,23 +53,44 @@ def test_every_join_of_a_herd_is_counted(daemon: MusterDaemon) -> None:
 
 def test_sessions_end_beside_a_herd(daemon: MusterDaemon, plan: Plan) -> None:
     """The herd joins when the first of them ends; each was heard of a session before that, and none later."""
-    expiring = Expiring(daemon, "other", plan)
-    assert errors_of(expiring) == {ErrorCode.NONE}, "all are there until then"
-    expiring = Expiring(daemon, "again", plan)
+    others = Expiring(daemon, "other", plan)
+    assert errors_of(others) == {ErrorCode.NONE}, "all are there until then"
+    others.close()
+    others = Expiring(daemon, "again", plan)
     beaten = time.perf_counter()
     herds = Herds(MUSTER, daemon)
-    herds.herd("beside", SIZE, expiring.await_first)
+    herds.herd("beside", SIZE, others.await_first)
     assert time.perf_counter() - beaten > plan.expiry_ms / 1000 - 1
-    connections = expiring.connections
-    expiring.await_last()
+    connections = others.connections
+    others.await_last()
     assert [connection.fileno() for connection in connections] == [-1] * len(connections)
     with connect(daemon.port) as connection:
-        gone = {errors_in(HEARTBEAT, ask(connection, frames.heartbeat(m)))[0] for m in expiring.members}
+        gone = {errors_in(HEARTBEAT, ask(connection, frames.heartbeat(m)))[0] for m in others.members}
     assert gone == {ErrorCode.UNKNOWN_MEMBER_ID}
 
 
-def errors_of(expiring: Expiring) -> set[int]:
-    pairs = zip(expiring.connections, expiring.members, strict=True)
+def test_where_sessions_end_too_soon_others_join(
+    daemon: MusterDaemon, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = iter([LoadError("too slow"), LoadError("too slow")])
+    beat = Expiring.beat
+
+    def refused_twice(self: Expiring) -> None:
+        for error in refused:
+            raise error
+        beat(self)
+
+    monkeypatch.setattr(Expiring, "beat", refused_twice)
+    made = expiring(daemon, "tried", plan)
+    assert errors_of(made) == {ErrorCode.NONE}
+    made.close()
+    refused = iter([LoadError("too slow")] * 3)
+    with pytest.raises(LoadError, match="too slow"):
+        expiring(daemon, "tried-again", plan)
+
+
+def errors_of(others: Expiring) -> set[int]:
+    pairs = zip(others.connections, others.members, strict=True)
     return {
         errors_in(HEARTBEAT, ask(connection, frames.heartbeat(member)))[0] for connection, member in pairs
     }
@@ -76,11 +98,12 @@ def errors_of(expiring: Expiring) -> set[int]:
 
 def test_a_session_that_ended_too_soon_fails_the_round(daemon: MusterDaemon, plan: Plan) -> None:
     """A machine that takes longer than a session for the joins would measure a herd that is alone."""
-    expiring = Expiring(daemon, "soon", plan)
-    expiring.await_first()
-    time.sleep(1.0)
+    others = Expiring(daemon, "soon", plan)
+    others.await_last()
+    others.connections = [connect(daemon.port) for _ in others.members]
     with pytest.raises(LoadError, match="UNKNOWN_MEMBER_ID before its session was to end"):
-        expiring.beat()
+        others.beat()
+    others.close()
 
 
 def test_the_sessions_of_a_crowd_are_as_long_as_it_was_told(daemon: MusterDaemon) -> None:
@@ -91,24 +114,26 @@ def test_the_sessions_of_a_crowd_are_as_long_as_it_was_told(daemon: MusterDaemon
 
 
 def test_a_cold_life_has_its_work_done(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it is stopped its groups are there, with what they committed; then its directory goes."""
+    """When it is stopped its groups, their last commits and all records are there; then its directory goes."""
     server = plan.muster("cold", NO_DELAY)
-    found: list[tuple[int, int]] = []
+    found: list[tuple[int, int, int]] = []
 
     def stopped() -> int:
         with WireClient(server.bootstrap) as client:
             groups = client.ask(ListGroupsRequest(), 4).groups
             wanted = frames.fetch(groups[0].group_id, TOPIC, 0)
+            latest = ListOffsetsTopic(
+                name=TOPIC, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)]
+            )
+            end = client.ask(ListOffsetsRequest(topics=[latest]), 5).topics[0].partitions[0].offset
         with connect(server.port) as connection:
             answer: Any = decode(RESPONSES[FETCH[0]], FETCH[1], ask(connection, wanted), ANSWER_HEADER_BYTES)
-        found.append((len(groups), answer.groups[0].topics[0].partitions[0].committed_offset))
+        found.append((len(groups), answer.groups[0].topics[0].partitions[0].committed_offset, end))
         return MusterDaemon.terminate(server)
 
     monkeypatch.setattr(server, "terminate", stopped)
     took_s, cpu_s = cold._life(server, plan)
-    ((groups, offset),) = found
-    assert groups == plan.cold_groups
-    assert offset in OFFSETS_OF_A_COMMIT
+    assert found == [(plan.cold_groups, OFFSETS_OF_A_COMMIT[1], plan.cold_records)]
     assert took_s > 0
     assert cpu_s > 0.1, "what it used until it ended, of all its threads"
     assert not server.data_dir.exists()

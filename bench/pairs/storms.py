@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final
 
@@ -65,9 +65,11 @@ class Storms:
 
 def storms(plan: Plan) -> list[Section]:
     sections = []
-    for overrides, delay_s in (({}, DELAYS * plan.initial_delay_ms / 1000), (NO_DELAY, 0.0)):
-        with contending(plan, overrides) as contenders:
-            sections.append(_section(plan, contenders, delay_s))
+    for kind, overrides in (("delay", {}), ("at_once", NO_DELAY)):
+        directory = plan.directory / kind
+        directory.mkdir()
+        with contending(replace(plan, directory=directory), overrides) as contenders:
+            sections.append(_section(plan, contenders, kind))
     return sections
 
 
@@ -76,15 +78,17 @@ def contending(plan: Plan, overrides: Mapping[str, str]) -> Iterator[dict[str, S
     """Every build and Kafka, all up at once, with these settings over those of the plan."""
     with ExitStack() as stack:
         contenders: dict[str, ServerProcess] = {
-            name: stack.enter_context(plan.muster(f"{name}{len(overrides)}", overrides, tree))
+            name: stack.enter_context(plan.muster(name, overrides, tree))
             for name, tree in plan.builds.items()
         }
         contenders[KAFKA] = stack.enter_context(plan.kafka(overrides))
         yield contenders
 
 
-def _section(plan: Plan, contenders: Mapping[str, ServerProcess], delay_s: float) -> Section:
-    groups, kind = plan.connections * 2, "delay" if delay_s else "at_once"
+def _section(plan: Plan, contenders: Mapping[str, ServerProcess], kind: str) -> Section:
+    groups, delay_s = plan.connections * 2, 0.0
+    if kind == "delay":
+        delay_s = DELAYS * plan.initial_delay_ms / 1000
     *ours, theirs = (Storms(name, server, delay_s) for name, server in contenders.items())
     for number in range(plan.storm_warm_ups):
         Storms(KAFKA, theirs.server, delay_s).storm(f"warm-{kind}-{number}", groups, SIZE)
