@@ -98,7 +98,7 @@ def test_some_are_chosen_by_name_and_played_in_the_order_of_the_page() -> None:
 
 def test_make_hands_on_which_are_chosen() -> None:
     shown = subprocess.run(
-        ["make", "--dry-run", "bench", "ONLY=herd,cold"],
+        ["make", "--dry-run", "--no-print-directory", "bench", "ONLY=herd,cold"],
         cwd=page.ROOT,
         capture_output=True,
         text=True,
