@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11 or newer and make:
 #   make run    makes the environment and starts the daemon on 127.0.0.1:9092
 #   make test   makes the environment and passes the tests
-# Variables: PYTHON (interpreter), ARGS (for serve), PYTEST_ARGS, WORKERS, ROUNDS, SEEDS, MINUTES, BASE, COMMIT.
+# Variables: PYTHON (interpreter), ARGS (for serve), PYTEST_ARGS, WORKERS, ROUNDS, SEEDS, MINUTES, BASE, COMMIT, ONLY.
 
 SHELL = /bin/sh
 .DEFAULT_GOAL := help
@@ -22,6 +22,7 @@ ROUNDS ?= 200
 SEEDS ?= 20000
 MINUTES ?=
 COMMIT ?=
+ONLY ?=
 
 ALSO = compiled run-compiled check format docs constraints clean demo \
 	spoken test-compiled test-long test-long-rotation conformance simulation mutants mutants-rotation \
@@ -146,10 +147,11 @@ soak-disk: $(VENV)/.dev
 soak-transactions: $(VENV)/.dev
 	$(BIN)/python -m tests.soak_transactions --minutes $(or $(MINUTES),10)
 
-# Beside Apache Kafka, every scenario, which takes the better part of an hour: writes what docs/performance.md has measured.
+# Beside Apache Kafka, every scenario, which takes an hour, or some (make bench ONLY=commits,herd; their names:
+# python -m bench.pairs --list): writes what docs/performance.md has measured.
 bench: $(COMPILED)/.built
 	$(BIN)/python -m harness.java_tools
-	$(BIN)/python -m bench.pairs --write
+	$(BIN)/python -m bench.pairs --write $(if $(ONLY),--only $(ONLY))
 
 bench-quick: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools

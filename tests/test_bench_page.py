@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from bench.pairs import growth, page, profile
-from bench.pairs.__main__ import SCENARIOS
 from bench.pairs.bursts import Rounds, compared, targets_of_returns
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import COMPILED, MUSTER, Section, Target, target
+from bench.pairs.scenarios import SCENARIOS
 from bench.pairs.sources import ROOT, STAMP, is_current, sources, write
 
 TARGETS = [

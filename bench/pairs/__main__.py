@@ -1,36 +1,21 @@
 """`make bench`: Muster beside Apache Kafka 4.3.1, scenario by scenario; writes docs/performance.md with --write.
 
-python -m bench.pairs [--quick] [--only heartbeats,commits,...] [--rounds 5] [--write]
+python -m bench.pairs [--quick] [--only heartbeats,commits,...] [--rounds 5] [--write] [--list]
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
 
-from bench.pairs import bursts, growth, page, starts, steady, storms, weight, wheel
+from bench.pairs import generator, page
 from bench.pairs.plan import Plan, builds, quick
-from bench.pairs.rounds import Section
-
-SCENARIOS: Final[dict[str, Callable[[Plan], list[Section]]]] = {
-    "wheel": wheel.wheel,
-    "starts": starts.starts,
-    "heartbeats": steady.heartbeats,
-    "commits": steady.commits,
-    "storms": storms.storms,
-    "bursts": bursts.bursts,
-    "restarts": starts.restarts,
-    "idle": weight.idle,
-    "memory": weight.memory,
-    "growth": growth.growth,
-}
-ALONE: Final = {"wheel", "growth"}  # Need no Kafka.
+from bench.pairs.scenarios import SCENARIOS, listed, named
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -39,31 +24,47 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--quick", action="store_true", help="little of everything: for function, not for numbers"
     )
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(SCENARIOS))
-    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--rounds", type=int, help="of what counts, in each scenario")
     parser.add_argument("--write", action="store_true", help="write docs/performance.md and its chart")
+    parser.add_argument("--list", action="store_true", help="the scenarios, and about how long each takes")
     asked = parser.parse_args(arguments)
-    unknown = set(asked.only) - set(SCENARIOS)
-    if unknown:
-        parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
-    measured: dict[str, str] = {}
-    with ExitStack() as stack:
-        directory = stack.enter_context(TemporaryDirectory(prefix="bench-"))
-        plan = quick(Path(directory)) if asked.quick else Plan(Path(directory), builds=builds())
-        if asked.rounds:
-            plan = replace(plan, rounds=asked.rounds)
-        if asked.quick and set(asked.only) - ALONE:
-            plan = replace(plan, shared=stack.enter_context(plan.new_kafka()))
-        for name in asked.only:
-            measured[name] = _play(name, replace(plan, directory=Path(directory) / name))
+    try:
+        names = named(asked.only)
+    except ValueError as unknown:
+        parser.error(str(unknown))
+    if asked.list:
+        print(listed(names))
+        return
+    if any(SCENARIOS[name].is_generated for name in names):
+        try:
+            generator.program()
+        except generator.NoCompiler as missing:
+            raise SystemExit(str(missing)) from None
+    measured = _play_all(names, quick_one=asked.quick, rounds=asked.rounds)
     if asked.write:
         page.write(measured, list(SCENARIOS))
 
 
+def _play_all(names: Sequence[str], *, quick_one: bool, rounds: int | None) -> dict[str, str]:
+    measured: dict[str, str] = {}
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="bench-")))
+        plan = quick(directory) if quick_one else Plan(directory, builds=builds())
+        if rounds:
+            plan = plan.of_rounds(rounds)
+        if quick_one and any(SCENARIOS[name].has_kafka for name in names):
+            plan = replace(plan, shared=stack.enter_context(plan.new_kafka()))
+        for name in names:
+            measured[name] = _play(name, replace(plan, directory=directory / name))
+    return measured
+
+
 def _play(name: str, plan: Plan) -> str:
     plan.directory.mkdir()
-    start = time.perf_counter()
-    shown = f"{page.scenario(SCENARIOS[name](plan))}\n\n{page.surroundings(name not in ALONE)}"
-    print(f"\n{shown}\n\n{name}: {time.perf_counter() - start:.0f} s", flush=True)
+    start, scenario = time.perf_counter(), SCENARIOS[name]
+    shown = f"{page.scenario(scenario.play(plan))}\n\n{page.surroundings(scenario.has_kafka)}"
+    took_s = time.perf_counter() - start
+    print(f"\n{shown}\n\n{name}: {took_s:.0f} s ({scenario.estimated_s} s as estimated)", flush=True)
     return shown
 
 

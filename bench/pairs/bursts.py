@@ -18,13 +18,14 @@ from statistics import median
 from typing import Final
 
 from bench.pairs import frames
-from bench.pairs.crowd import HEARTBEAT_S, REBALANCE_MS, Crowd, Joining, await_coordinator
+from bench.pairs.crowd import HEARTBEAT_S, Crowd, Joining, await_coordinator
 from bench.pairs.frames import HEARTBEAT, Joined
 from bench.pairs.lanes import RECEIVE_BYTES, LoadError
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import KAFKA, MUSTER, Section, Target, target
 from bench.pairs.servers import KAFKA_HEAP, KAFKA_PRODUCTION, cpu_of
 from bench.pairs.singles import errors_in
+from bench.pairs.storms import NO_DELAY
 from coordinator.server.acceptor import longest_queue
 from coordinator.settings.model import Settings
 from harness.accept_queue import dropped_connections
@@ -32,9 +33,6 @@ from harness.daemon import ROOT, MusterDaemon
 from harness.kafka_broker import KafkaBroker
 from harness.processes import HOST, ServerProcess
 from protocol.errors import ErrorCode
-
-NO_DELAY: Final = {"group.initial.rebalance.delay.ms": "0"}
-"""The one setting that is not the default, in both: with the delay a burst is over before any group begins."""
 
 SYSTEM_QUEUE: Final = {"socket.listen.backlog.size": "2147483647"}
 """A queue as long as the system allows: it cuts what is asked down to its own limit."""
@@ -110,11 +108,6 @@ class Burst(Crowd):
         joining.connection.setblocking(False)
         self._by_descriptor[joining.connection.fileno()] = joining
         self._connecting |= begin_to_connect(self._poll, [joining.connection], self._port)
-
-    def _join(self, joining: Joining) -> None:
-        member = joining.member
-        frame = frames.join(member.group_id, member.member_id, REBALANCE_MS)
-        self._ask(joining, frame, frames.JOIN)
 
 
 def begin_to_connect(
@@ -204,6 +197,7 @@ def bursts(plan: Plan) -> list[Section]:
 
 
 def _joins(plan: Plan) -> Section:
+    """One setting is not the default, in both: with the initial delay a burst is over before any group begins."""
     groups, size = plan.groups, plan.group_size
     *ours, theirs = contenders = [Rounds(name) for name in (*plan.builds, KAFKA)]
     with ExitStack() as stack:

@@ -73,8 +73,16 @@ class Group:
 class Crowd:
     """Groups whose members join over `connections`, one for each member, all at once."""
 
-    def __init__(self, group_ids: Sequence[str], size: int, connections: Sequence[socket.socket]) -> None:
+    def __init__(
+        self,
+        group_ids: Sequence[str],
+        size: int,
+        connections: Sequence[socket.socket],
+        session_timeout_ms: int = frames.SESSION_MS,
+    ) -> None:
         assert len(connections) == len(group_ids) * size
+        self._session_timeout_ms = session_timeout_ms
+        self.join_count = 0  # JoinGroups that were sent.
         self._poll = select.epoll()
         self._by_descriptor: dict[int, Joining] = {}
         self._groups = [Group(size) for _ in group_ids]
@@ -111,7 +119,9 @@ class Crowd:
 
     def _join(self, joining: Joining) -> None:
         member = joining.member
-        self._ask(joining, frames.join(member.group_id, member.member_id, REBALANCE_MS), frames.JOIN)
+        self.join_count += 1
+        frame = frames.join(member.group_id, member.member_id, REBALANCE_MS, self._session_timeout_ms)
+        self._ask(joining, frame, frames.JOIN)
 
     def _ask(self, joining: Joining, frame: bytes, api: tuple[int, int]) -> None:
         joining.asked, joining.is_idle = api, False

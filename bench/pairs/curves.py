@@ -78,7 +78,7 @@ def read_back(text: str) -> dict[str, list[tuple[int, float]]]:
 
 def steady(operation: str, contenders: Mapping[int, Contender], plan: Plan) -> Curve:
     """Measure a steady load of each size, the same number of requests in flight in all of them."""
-    take_turns(list(contenders.values()), plan.rounds, plan.growth_s, 1, plan.growth_s)
+    take_turns(list(contenders.values()), plan.growth_rounds, plan.growth_s, 1, plan.growth_s)
     points = [
         Point(
             size,
@@ -93,7 +93,7 @@ def steady(operation: str, contenders: Mapping[int, Contender], plan: Plan) -> C
 def in_turns(operation: str, sizes: Sequence[int], plan: Plan, cost_us: Callable[[int, str], float]) -> Curve:
     """`cost_us` is asked for each size in each round, with a name of its own; the warm-up does not count."""
     points = [Point(size) for size in sizes]
-    for number in range(plan.growth_warm_ups + plan.rounds):
+    for number in range(plan.growth_warm_ups + plan.growth_rounds):
         for point in points:
             cost = cost_us(point.size, f"{point.size}-{number}")
             if number >= plan.growth_warm_ups:

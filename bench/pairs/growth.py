@@ -41,7 +41,17 @@ ABOUT: Final = (
     "is measured from the first join until all are stable."
 )
 
-AT_ONE_SIZE: Final = ("starts", "storms", "bursts", "restarts", "idle", "memory")
+AT_ONE_SIZE: Final = (
+    "starts",
+    "cold",
+    "storms",
+    "herd",
+    "herd_beside_expiry",
+    "bursts",
+    "restarts",
+    "idle",
+    "memory",
+)
 """The scenarios that no curve is drawn of."""
 
 Servers = Mapping[int, ServerProcess]
@@ -60,13 +70,13 @@ def growth(plan: Plan) -> list[Section]:
         f"answer, which names them all, takes {leaders_reply_us(largest.size):.1f} us (timed alone)."
     )
     rows = [row for curve in found for row in curve.rows]
-    lines = [ABOUT.format(rounds=plan.rounds), "", FIGURE, "", curves.TABLE, *rows, "", note]
+    lines = [ABOUT.format(rounds=plan.growth_rounds), "", FIGURE, "", curves.TABLE, *rows, "", note]
     targets = [
         target(each[0].growth, [curve.relative(curve.points[-1]) for curve in each], each[0].bound)
         for each in zip(*measured, strict=True)
     ]
     conditions = (
-        f"Muster alone, the table in pure Python: {plan.rounds} rounds of each size in turns, of "
+        f"Muster alone, the table in pure Python: {plan.growth_rounds} rounds of each size in turns, of "
         f"{plan.growth_s:g} s where a load is steady, after "
         f"{plan.growth_s:g} s or {plan.growth_warm_ups} round that does not count. {REPEATED} Measured at one "
         f"size, so that their growth is not known: {', '.join(AT_ONE_SIZE)}; of storms only what the joins and "

@@ -1,8 +1,9 @@
-"""The load generator: raw sockets, prebuilt frames, a fixed number of requests in flight on each connection.
+"""Lanes: raw sockets, prebuilt frames, a fixed number of requests in flight on each connection.
 
-It is cheap itself: one epoll loop, no client library, nothing decoded. The answer to a frame is always the
-same, so it is learned once, looked at by the one who builds the lane, and each further one compared with it as
-bytes: a server that refuses is not measured as fast.
+The answer to a frame is always the same, so it is learned once, looked at by the one who builds the lane, and
+each further one compared with it as bytes: a server that refuses is not measured as fast. What is measured beside
+Kafka is loaded by `bench/pairs/generator.py`, in C. `run` is the same in Python, for what has to work without a
+compiler (`tests/test_request_cost.py`) and for what is compared with itself: growth, profiles, compaction.
 """
 
 from __future__ import annotations

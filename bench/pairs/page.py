@@ -36,7 +36,8 @@ TARGETS: Final = (
     "|---|---|---|---|---|---|"
 )
 ROW: Final = re.compile(
-    r"^\| (.+) \| ([\d.]+) \| ([\d.]+|-) \| at (least|most) ([\d.]+) \| [^|]+ \| [^|]+ \|$", re.MULTILINE
+    r"^\| (.+) \| ([\d.]+) \| ([\d.]+|-) \| at (least|most) ([\d.]+)(?: / ([\d.]+))? \| [^|]+ \| [^|]+ \|$",
+    re.MULTILINE,
 )
 
 WIDTH, BAR, GAP, LABELS = 900, 16, 8, 470
@@ -103,8 +104,9 @@ def targets_in(text: str) -> list[Target]:
             float(bound),
             side == "least",
             None if compiled == NOT_MEASURED else float(compiled),
+            float(compiled_bound) if compiled_bound else None,
         )
-        for what, ratio, compiled, side, bound in ROW.findall(text)
+        for what, ratio, compiled, side, bound, compiled_bound in ROW.findall(text)
     ]
 
 
@@ -127,7 +129,11 @@ def chart(targets: Sequence[Target]) -> str:
 def _bar(target: Target, y: int) -> str:
     """Half the width is the target; less cost and more throughput than asked both reach further right."""
     width = _reach(target, target.ratio)
-    mark = LABELS + _reach(target, target.compiled) if target.compiled is not None else None
+    mark = (
+        LABELS + _reach(target, target.compiled, target.compiled_bound)
+        if target.compiled is not None
+        else None
+    )
     colour = "#3a8f5c" if target.is_met else "#c2543d"
     return (
         f'<text x="{LABELS - 8}" y="{y + 12}" text-anchor="end">{escape(target.what)}</text>'
@@ -137,6 +143,7 @@ def _bar(target: Target, y: int) -> str:
     )
 
 
-def _reach(target: Target, ratio: float) -> float:
-    margin = ratio / target.bound if target.at_least else target.bound / max(ratio, 1e-9)
+def _reach(target: Target, ratio: float, bound: float | None = None) -> float:
+    bound = target.bound if bound is None else bound
+    margin = ratio / bound if target.at_least else bound / max(ratio, 1e-9)
     return min(2.0, margin) * (WIDTH - LABELS - 60) / 2

@@ -4,27 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from bench.pairs.rounds import COMPILED, MUSTER
 from bench.pairs.servers import kafka, muster
+from bench.pairs.singles import PARTITIONS
 from bench.pairs.sources import COMPILED_TREE, is_current
 from harness.daemon import ROOT, MusterDaemon
 from harness.kafka_broker import KafkaBroker
 
+MANY: Final = 9
+"""Times the connections: 4,500 to each of four servers, of one process that may have 20,000 descriptors."""
+
+SHORTEST_SESSION_MS: Final = 6_000
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes and times of a run. `warm_s` is how long Kafka is under a load before it counts."""
+    """Sizes and times of a run. `warm_s` is how long Kafka is under its first load before that counts.
+
+    `warm_again_s` is how long it is under a further load of the same kind.
+    """
 
     directory: Path
     rounds: int = 5
     seconds: float = 3.0
     warm_s: float = 60.0
+    warm_again_s: float = 20.0
     connections: int = 500
     storm_warm_ups: int = 4
+    start_warm_ups: int = 1  # Starts that do not count: the first formats a storage, and fills the caches.
     restart_rounds: int = 3
+    herd_rounds: int = 10
+    expiry_ms: int = (
+        12_000  # The sessions that end beside a herd: long enough that all members join meanwhile.
+    )
+    cold_groups: int = 20
+    cold_commits: int = 2_000
+    cold_records: int = 10_000
     groups: int = 1_000
     group_size: int = 10
     idle_members: int = 20_000
@@ -32,6 +51,7 @@ class Plan:
     idle_rounds: int = 2
     crowds: int = 10  # Of `groups` x `group_size` members, one after the other: what memory is measured with.
     timers: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    growth_rounds: int = 3
     steps: tuple[int, ...] = (1, 10, 100)  # How many times the smallest size: what growth is measured with.
     growth_s: float = 0.6
     growth_warm_ups: int = 1
@@ -47,27 +67,55 @@ class Plan:
         self, name: str = "muster", overrides: Mapping[str, str] | None = None, tree: Path | None = None
     ) -> MusterDaemon:
         """A daemon to be measured, of the scenario's own; of `self.tree`, unless `tree` says else."""
-        return muster(self.folder(name), {**self._delay, **(overrides or {})}, tree or self.tree)
+        return muster(self.folder(name), {**self._settings, **(overrides or {})}, tree or self.tree)
 
     def folder(self, name: str) -> Path:
         """The folder of a server of this name; log.dirs is a list, so there is no comma in it."""
         return self.directory / name.replace(", ", "-")
 
     @contextmanager
-    def kafka(self) -> Iterator[KafkaBroker]:
+    def kafka(self, overrides: Mapping[str, str] | None = None) -> Iterator[KafkaBroker]:
         """A broker to be measured: one of the scenario's own, unless there is one for all."""
         if self.shared is not None:
             yield self.shared
             return
-        with self.new_kafka() as broker:
+        with self.new_kafka(overrides) as broker:
             yield broker
 
-    def new_kafka(self) -> KafkaBroker:
-        return kafka(self.directory / "kafka", self._delay)
+    def new_kafka(self, overrides: Mapping[str, str] | None = None, name: str = "kafka") -> KafkaBroker:
+        return kafka(self.folder(name), {**self._settings, **(overrides or {})})
+
+    def of_rounds(self, rounds: int) -> Plan:
+        """The same with so many rounds of all that counts."""
+        return replace(
+            self,
+            rounds=rounds,
+            restart_rounds=rounds,
+            herd_rounds=rounds,
+            idle_rounds=rounds,
+            growth_rounds=rounds,
+        )
 
     @property
-    def _delay(self) -> dict[str, str]:
-        return {"group.initial.rebalance.delay.ms": str(self.initial_delay_ms)}
+    def sizes(self) -> dict[str, int]:
+        """What the names of targets have in them."""
+        return {
+            "connections": self.connections,
+            "many": self.connections * MANY,
+            "partitions": PARTITIONS,
+            "storm_groups": self.connections * 2,
+            "herd": max(1, self.connections // 10) * 40,
+            "members": self.groups * self.group_size,
+            "offsets": self.groups * PARTITIONS,
+        }
+
+    @property
+    def _settings(self) -> dict[str, str]:
+        """Where a run is little, sessions are shorter than servers take by default."""
+        delay = {"group.initial.rebalance.delay.ms": str(self.initial_delay_ms)}
+        if self.expiry_ms >= SHORTEST_SESSION_MS:
+            return delay
+        return {**delay, "group.min.session.timeout.ms": str(self.expiry_ms)}
 
 
 def builds() -> dict[str, Path]:
@@ -82,15 +130,23 @@ def quick(directory: Path) -> Plan:
         rounds=1,
         seconds=0.5,
         warm_s=0.5,
+        warm_again_s=0.5,
         connections=50,
         storm_warm_ups=0,
+        start_warm_ups=0,
         restart_rounds=1,
+        herd_rounds=1,
+        expiry_ms=2_000,
+        cold_groups=3,
+        cold_commits=60,
+        cold_records=500,
         groups=10,
         idle_members=500,
         idle_s=3.0,
         idle_rounds=1,
         crowds=1,
         timers=(1_000, 10_000),
+        growth_rounds=1,
         steps=(1, 2),
         growth_s=0.05,
         growth_warm_ups=0,

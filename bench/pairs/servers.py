@@ -16,6 +16,9 @@ from harness.kafka_broker import SMALL, KafkaBroker
 from harness.processes import HOST, ServerProcess
 
 KAFKA_HEAP: Final = "1g"
+KAFKA_START_S: Final = 180.0
+"""After kill -9 it opens all of a thousand partitions again, which has taken over a minute on a busy machine."""
+
 KAFKA_THREADS: Final = {"num.network.threads": "3", "num.io.threads": "8"}
 TICK_US: Final = 1_000_000 / os.sysconf("SC_CLK_TCK")
 PROCESS_CLOCK: Final = 2
@@ -54,7 +57,9 @@ def muster(directory: Path, overrides: Mapping[str, str] | None = None, tree: Pa
 
 
 def kafka(directory: Path, overrides: Mapping[str, str] | None = None) -> KafkaBroker:
-    return KafkaBroker(directory, {**KAFKA_PRODUCTION, **(overrides or {})}, heap=KAFKA_HEAP)
+    broker = KafkaBroker(directory, {**KAFKA_PRODUCTION, **(overrides or {})}, heap=KAFKA_HEAP)
+    broker.start_timeout_s = KAFKA_START_S
+    return broker
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,15 @@ from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 TOPIC: Final = "bench"
 PARTITIONS: Final = 1_000
 CREATE_VERSION: Final = 5
+OFFSET: Final = 1_234_567_890_123
+"""Where every commit begins: a number whose eight bytes are nowhere else in a frame."""
 
 
 def commit_of(partitions: int) -> Callable[[Joined], bytes]:
     """Makes a member's commit of the topic's first partitions."""
 
     def commit(member: Joined) -> bytes:
-        return frames.commit(member, TOPIC, range(partitions), offset=42)
+        return frames.commit(member, TOPIC, range(partitions), OFFSET)
 
     return commit
 

@@ -10,31 +10,35 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from bench.pairs import frames
+from bench.pairs import frames, generator
 from bench.pairs.frames import COMMIT, HEARTBEAT
+from bench.pairs.generator import GeneratedLoad
 from bench.pairs.lanes import Lane, ask, connect
-from bench.pairs.plan import Plan
+from bench.pairs.plan import MANY, Plan
 from bench.pairs.rounds import (
     FLOOR,
     KAFKA,
-    REPEATED,
     TABLE,
     Contender,
     Section,
     Target,
-    cpu,
+    cpus,
     take_turns,
     target,
-    throughput,
+    throughputs,
 )
 from bench.pairs.servers import Floor
 from bench.pairs.singles import PARTITIONS, commit_of, lanes_of, make_topic
+from bench.pairs.targets import judged
 from harness.processes import ServerProcess
 
 SYNC_PROBES: Final = 200
-MANY: Final = 9
-"""Times the connections: 4,500 to each of four servers, of one process that may have 20,000 descriptors."""
+DEEP: Final = 16
 POLICIES: Final = ("fsync", "os")
+GENERATED: Final = (
+    "The load is `bench/pairs/generator.c`, the same for all: each request has a correlation id of its own, "
+    "and each commit offsets one higher than the last."
+)
 
 
 def floor_lanes(server: ServerProcess, like: Sequence[Lane]) -> list[Lane]:
@@ -54,49 +58,63 @@ def close(contenders: Sequence[Contender]) -> None:
 
 def heartbeats(plan: Plan) -> list[Section]:
     """Heartbeats on few and on many connections, and with sixteen in flight."""
-    sections = []
     with ExitStack() as stack:
         servers: dict[str, ServerProcess] = {
             name: stack.enter_context(plan.muster(name, tree=tree)) for name, tree in plan.builds.items()
         }
         servers[KAFKA] = stack.enter_context(plan.kafka())
         servers[FLOOR] = stack.enter_context(Floor(plan.directory / "floor"))
-        many = plan.connections * MANY
-        for count, in_flight in ((plan.connections, 1), (many, 1), (plan.connections, 16)):
-            sections.append(_heartbeats(plan, servers, count, in_flight))
-    return sections
+        return [
+            _heartbeats(plan, servers, "few", plan.warm_s),
+            _heartbeats(plan, servers, "many", plan.warm_again_s),
+            _heartbeats(plan, servers, "deep", plan.warm_again_s),
+        ]
 
 
-def _heartbeats(plan: Plan, servers: dict[str, ServerProcess], count: int, in_flight: int) -> Section:
+def _heartbeats(plan: Plan, servers: dict[str, ServerProcess], kind: str, warm_s: float) -> Section:
+    count = plan.connections * (MANY if kind == "many" else 1)
+    in_flight = DEEP if kind == "deep" else 1
     contenders = [
-        Contender(
+        _contender(
             name,
             servers[name],
             lanes_of(servers[name], f"beat-{count}-{in_flight}", count, frames.heartbeat, HEARTBEAT),
         )
         for name in (*plan.builds, KAFKA)
     ]
-    contenders.append(Contender(FLOOR, servers[FLOOR], floor_lanes(servers[FLOOR], contenders[0].lanes)))
-    take_turns(contenders, plan.rounds, plan.seconds, in_flight, plan.warm_s)
+    contenders.append(_contender(FLOOR, servers[FLOOR], floor_lanes(servers[FLOOR], contenders[0].lanes)))
+    take_turns(contenders, plan.rounds, plan.seconds, in_flight, warm_s)
     close(contenders)
     ours, (theirs, bare) = contenders[:-2], contenders[-2:]
     what = f"heartbeats, {count:,} connections, {in_flight} in flight"
-    targets = [throughput(ours, theirs, 2.5 if in_flight > 1 else 1.4, what)]
+    targets = [judged(f"heartbeats.{kind}.throughput", plan, throughputs(ours, theirs))]
     if in_flight == 1:
         targets += [
-            cpu(ours, theirs, 0.60, what),
+            judged(f"heartbeats.{kind}.cpu", plan, cpus(ours, theirs)),
             target(f"{what}: user CPU, to the floor's", [each.user_us / bare.user_us for each in ours], 1.8),
             Target(f"{what}: the floor's own CPU", bare.cpu_us / theirs.best_cpu_us, 0.5),
         ]
-    lines = [TABLE, *(each.row for each in contenders)]
-    return Section(what.capitalize(), lines, targets, _conditions(plan))
+    return Section(what.capitalize(), _lines(contenders), targets, _conditions(plan, warm_s))
 
 
-def _conditions(plan: Plan) -> str:
+def _contender(name: str, server: ServerProcess, lanes: Sequence[Lane]) -> Contender:
+    return Contender(name, server, lanes, generator.run)
+
+
+def _lines(contenders: Sequence[Contender]) -> list[str]:
+    """The table, and what the generator itself takes: beside that much no server can show what it is worth."""
+    own = ", ".join(
+        f"{median(load.own_us for load in each.loads if isinstance(load, GeneratedLoad)):.1f} ({each.name})"
+        for each in contenders
+    )
+    return [TABLE, *(each.row for each in contenders), "", f"The generator's own CPU of each, us: {own}."]
+
+
+def _conditions(plan: Plan, warm_s: float) -> str:
     return (
-        f"{plan.rounds} rounds of {plan.seconds:g} s in turns, after {plan.warm_s:g} s of the same load for Kafka "
-        f"and {min(1.0, plan.warm_s):g} s for the others; Kafka's best round against the median of the others'. "
-        f"{REPEATED}"
+        f"{plan.rounds} rounds of {plan.seconds:g} s in turns, after {warm_s:g} s of the same load for Kafka "
+        f"and {min(1.0, warm_s):g} s for the others; Kafka's best round against the median of the others'. "
+        f"{GENERATED}"
     )
 
 
@@ -113,45 +131,46 @@ def commits(plan: Plan) -> list[Section]:
         servers[KAFKA] = stack.enter_context(plan.kafka())
         for server in servers.values():
             make_topic(server)
-        single = _commits(plan, servers, plan.connections, 1)
-        whole = _commits(plan, servers, max(1, plan.connections // 10), PARTITIONS)
+        single = _commits(plan, servers, 1, plan.warm_s)
+        whole = _commits(plan, servers, PARTITIONS, plan.warm_again_s)
     return [_commits_of_one(plan, single), _commits_of_a_thousand(plan, whole)]
 
 
 def _commits_of_one(plan: Plan, single: list[Contender]) -> Section:
     count = len(plan.builds)
     fsync, os_, kafka_ = single[:count], single[count:-1], single[-1]
-    what = "commits of one partition"
     targets = [
-        throughput(fsync, kafka_, 1.5, f"{what}, `fsync`"),
-        cpu(fsync, kafka_, 0.6, f"{what}, `fsync`"),
-        throughput(os_, kafka_, 2.0, f"{what}, `os`"),
+        judged("commits.fsync.throughput", plan, throughputs(fsync, kafka_)),
+        judged("commits.fsync.cpu", plan, cpus(fsync, kafka_)),
+        judged("commits.os.throughput", plan, throughputs(os_, kafka_)),
     ]
     sync_us = fdatasync_us(plan.directory)
     note = f"This machine's own fdatasync of a 4 KiB append: {sync_us:,.0f} us (median of {SYNC_PROBES})."
     title = f"Commits of one partition, {plan.connections:,} groups"
-    return Section(title, [TABLE, *(e.row for e in single), "", note], targets, _conditions(plan))
+    return Section(title, [*_lines(single), "", note], targets, _conditions(plan, plan.warm_s))
 
 
 def _commits_of_a_thousand(plan: Plan, whole: list[Contender]) -> Section:
-    count = len(plan.builds)
-    fsync, os_, kafka_ = whole[:count], whole[count:-1], whole[-1]
+    fsync, kafka_ = whole[: len(plan.builds)], whole[-1]
     targets = [
-        throughput(fsync, kafka_, 1.0, "commits of 1,000 partitions, `fsync`"),
-        throughput(os_, kafka_, 1.0, "commits of 1,000 partitions, `os`"),
+        judged("whole.fsync.throughput", plan, throughputs(fsync, kafka_)),
+        judged("whole.fsync.cpu", plan, cpus(fsync, kafka_)),
     ]
-    rows = [TABLE, *(e.row for e in whole)]
-    return Section(f"Commits of {PARTITIONS:,} partitions", rows, targets, _conditions(plan))
+    title = f"Commits of {PARTITIONS:,} partitions"
+    return Section(title, _lines(whole), targets, _conditions(plan, plan.warm_again_s))
 
 
-def _commits(plan: Plan, servers: dict[str, ServerProcess], count: int, partitions: int) -> list[Contender]:
+def _commits(
+    plan: Plan, servers: dict[str, ServerProcess], partitions: int, warm_s: float
+) -> list[Contender]:
+    count = plan.connections if partitions == 1 else max(1, plan.connections // 10)
     contenders = [
-        Contender(
+        _contender(
             name, server, lanes_of(server, f"commit-{partitions}", count, commit_of(partitions), COMMIT)
         )
         for name, server in servers.items()
     ]
-    take_turns(contenders, plan.rounds, plan.seconds, 1, plan.warm_s)
+    take_turns(contenders, plan.rounds, plan.seconds, 1, warm_s)
     close(contenders)
     return contenders
 

@@ -1,30 +1,33 @@
-"""Join storms: all members join at once, until every group is stable.
+"""Join storms: all members of many groups join at once, until every group is stable.
 
-The initial delay is on, so both servers gather the same members into the same number of joins; what is compared is
-the time beyond it, and the server's CPU.
+With the initial delay both servers gather the same members into the same number of joins, and what is compared is
+the time beyond it, and the server's CPU. Without it a group begins with whoever is there first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final
 
 from bench.pairs.crowd import Crowd, await_coordinator
 from bench.pairs.lanes import connect
 from bench.pairs.plan import Plan
-from bench.pairs.rounds import KAFKA, Section, target
+from bench.pairs.rounds import KAFKA, Section
 from bench.pairs.servers import cpu_of
+from bench.pairs.targets import judged
 from harness.processes import ServerProcess
 
 DELAYS: Final = 2
 """The initial delay begins once more if a member has joined in it, and here every one has (docs/kafka.md 3)."""
 
+NO_DELAY: Final = {"group.initial.rebalance.delay.ms": "0"}
+SIZE: Final = 10
 DEADLINE_S: Final = 150.0
 TABLE: Final = (
-    "| server | s beyond the delay | lowest to highest | server CPU, s | lowest to highest |\n"
+    "| server | s beyond any delay | lowest to highest | server CPU, s | lowest to highest |\n"
     "|---|---|---|---|---|"
 )
 
@@ -61,39 +64,41 @@ class Storms:
 
 
 def storms(plan: Plan) -> list[Section]:
-    few = max(1, plan.connections // 10)
+    sections = []
+    for kind, overrides in (("delay", {}), ("at_once", NO_DELAY)):
+        directory = plan.directory / kind
+        directory.mkdir()
+        with contending(replace(plan, directory=directory), overrides) as contenders:
+            sections.append(_section(plan, contenders, kind))
+    return sections
+
+
+@contextmanager
+def contending(plan: Plan, overrides: Mapping[str, str]) -> Iterator[dict[str, ServerProcess]]:
+    """Every build and Kafka, all up at once, with these settings over those of the plan."""
     with ExitStack() as stack:
         contenders: dict[str, ServerProcess] = {
-            name: stack.enter_context(plan.muster(name, tree=tree)) for name, tree in plan.builds.items()
+            name: stack.enter_context(plan.muster(name, overrides, tree))
+            for name, tree in plan.builds.items()
         }
-        contenders[KAFKA] = stack.enter_context(plan.kafka())
-        many = _section(plan, contenders, groups=plan.connections * 2, size=10, bound=0.6)
-        large = _section(plan, contenders, groups=1, size=few * 40, bound=0.7)
-    return [many, large]
+        contenders[KAFKA] = stack.enter_context(plan.kafka(overrides))
+        yield contenders
 
 
-def _section(
-    plan: Plan, contenders: Mapping[str, ServerProcess], groups: int, size: int, bound: float
-) -> Section:
-    delay_s = DELAYS * plan.initial_delay_ms / 1000
+def _section(plan: Plan, contenders: Mapping[str, ServerProcess], kind: str) -> Section:
+    groups, delay_s = plan.connections * 2, 0.0
+    if kind == "delay":
+        delay_s = DELAYS * plan.initial_delay_ms / 1000
     *ours, theirs = (Storms(name, server, delay_s) for name, server in contenders.items())
     for number in range(plan.storm_warm_ups):
-        Storms(KAFKA, theirs.server, delay_s).storm(f"warm-{groups}-{number}", groups, size)
+        Storms(KAFKA, theirs.server, delay_s).storm(f"warm-{kind}-{number}", groups, SIZE)
     for number in range(plan.rounds):
         for each in (*ours, theirs):
-            each.storm(f"storm-{groups}-{number}", groups, size)
-    what = f"{groups:,} groups of {size:,}" if groups > 1 else f"one group of {size:,}"
+            each.storm(f"storm-{kind}-{number}", groups, SIZE)
+    what = f"{groups:,} groups of {SIZE}, {'the initial delay of both' if delay_s else 'no initial delay'}"
     targets = [
-        target(
-            f"join storm, {what}: time beyond the delay",
-            [median(each.seconds) / min(theirs.seconds) for each in ours],
-            bound,
-        ),
-        target(
-            f"join storm, {what}: server CPU",
-            [median(each.cpu_s) / min(theirs.cpu_s) for each in ours],
-            bound,
-        ),
+        judged(f"storm.{kind}.time", plan, [median(each.seconds) / min(theirs.seconds) for each in ours]),
+        judged(f"storm.{kind}.cpu", plan, [median(each.cpu_s) / min(theirs.cpu_s) for each in ours]),
     ]
     conditions = (
         f"{plan.rounds} storms of each in turns, of connections that are open already, after "

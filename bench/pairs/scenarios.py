@@ -1,0 +1,66 @@
+"""The scenarios of `make bench`, in the order of the page, and about how long each takes.
+
+`estimated_s` is of the whole on two quiet cores, with both builds; a run prints what it took beside it. The sum
+has to stay within an hour (`tests/test_bench_targets.py`), so that all figures of a page can be of one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bench.pairs import bursts, cold, growth, starts, steady, storms, storms_at_once, weight, wheel
+from bench.pairs.plan import Plan
+from bench.pairs.rounds import Section
+
+MOST_S: Final = 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One of them; some need no Kafka beside them, and some the generator in C."""
+
+    play: Callable[[Plan], list[Section]]
+    estimated_s: int
+    has_kafka: bool = True
+    is_generated: bool = False
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {
+    "wheel": Scenario(wheel.wheel, 90, has_kafka=False),
+    "starts": Scenario(starts.starts, 110),
+    "cold": Scenario(cold.cold, 180),
+    "heartbeats": Scenario(steady.heartbeats, 330, is_generated=True),
+    "commits": Scenario(steady.commits, 270, is_generated=True),
+    "storms": Scenario(storms.storms, 270),
+    "herd": Scenario(storms_at_once.herd, 110),
+    "herd_beside_expiry": Scenario(storms_at_once.herd_beside_expiry, 640),
+    "bursts": Scenario(bursts.bursts, 290),
+    "restarts": Scenario(starts.restarts, 330),
+    "idle": Scenario(weight.idle, 260),
+    "memory": Scenario(weight.memory, 330),
+    "growth": Scenario(growth.growth, 330, has_kafka=False),
+}
+TOGETHER: Final = {"storms_at_once": ("herd", "herd_beside_expiry")}
+"""Names for several of them."""
+
+
+def named(names: Sequence[str]) -> list[str]:
+    """The scenarios of these names, in the order of the page. Raises ValueError for one that is not there."""
+    wanted = {each for name in names for each in TOGETHER.get(name, (name,))}
+    if unknown := wanted - SCENARIOS.keys():
+        there = ", ".join([*SCENARIOS, *TOGETHER])
+        raise ValueError(f"no scenario {', '.join(sorted(unknown))}; there are {there}")
+    return [name for name in SCENARIOS if name in wanted]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Each with its estimate, and their sum."""
+    rows = [
+        f"{name:20}{SCENARIOS[name].estimated_s:6,} s{'' if SCENARIOS[name].has_kafka else '  without Kafka'}"
+        f"{'  needs a C compiler' if SCENARIOS[name].is_generated else ''}"
+        for name in names
+    ]
+    total_s = sum(SCENARIOS[name].estimated_s for name in names)
+    return "\n".join([*rows, f"{'in all':20}{total_s:6,} s, {total_s / 60:.0f} minutes, as estimated"])
