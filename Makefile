@@ -24,7 +24,7 @@ MINUTES ?=
 COMMIT ?=
 ONLY ?=
 
-ALSO = compiled run-compiled check format docs constraints clean demo \
+ALSO = compiled run-compiled wheel check format docs constraints clean demo \
 	spoken test-compiled test-long test-long-rotation conformance simulation mutants mutants-rotation \
 	soak soak-kill soak-log soak-disk soak-transactions \
 	bench bench-quick bench-against bench-log bench-throughput bench-spark profile spark-cluster
@@ -53,11 +53,14 @@ run: $(VENV)/.runtime
 COMPILED = build/compiled
 compiled: $(COMPILED)/.built
 
-# What it is made of is noted before: an edit in these two minutes is not in it, nor is a module that is gone.
+# What it is made of is noted before: an edit in these two minutes is not in it, nor is a module that is gone. The
+# compiler runs once, for the tree that benchmarks run and for the wheel that is packed from it.
+COMPILED_WHEEL = build/wheels
 $(COMPILED)/.built: $(VENV)/.dev $(VENV)/.sources
 	rm -rf build
 	mkdir build && cp $(VENV)/.sources build/sources
-	MUSTER_COMPILE=1 $(BIN)/python setup.py --quiet build --build-lib $(COMPILED)
+	MUSTER_COMPILE=1 $(BIN)/python setup.py --quiet build --build-lib $(COMPILED) \
+		bdist_wheel --skip-build --dist-dir $(COMPILED_WHEEL)
 	mv build/sources $@
 
 $(VENV)/.sources: $(VENV)/.dev always
@@ -66,13 +69,26 @@ $(VENV)/.sources: $(VENV)/.dev always
 run-compiled: $(COMPILED)/.built
 	@PYTHONPATH=$(COMPILED) exec $(BIN)/python -P -m muster serve $(ARGS)
 
-# What is compiled has to pass what its source passes: the core, the protocol, the daemon, and a fifth of the simulation. The tests
-# go to where it is, so that they import what was built.
-BESIDE_COMPILED = pyproject.toml harness tools tests bench docs
-test-compiled: $(COMPILED)/.built
-	cd $(COMPILED) && rm -rf $(BESIDE_COMPILED)
-	cp -R $(BESIDE_COMPILED) $(COMPILED)
-	cd $(COMPILED) && MUSTER_SIMULATION_SEEDS=400 $(CURDIR)/$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup \
+# Both wheels, in dist/: the pure one, and for this platform the one with the request path as C.
+wheel: $(COMPILED)/.built
+	rm -f dist/muster-*.whl
+	mkdir -p dist && cp $(COMPILED_WHEEL)/muster-*.whl dist
+	$(BIN)/python -m tools.wheels pure dist
+
+# An environment of its own, with the compiled wheel and what it asks for.
+INSTALLED = build/installed
+$(INSTALLED)/.installed: $(COMPILED)/.built constraints.txt tools/wheels.py
+	$(BIN)/python -m tools.wheels install $(INSTALLED)/environment $(COMPILED_WHEEL)/muster-*.whl --lend
+	@touch $@
+
+# What is compiled has to pass what its source passes, as users get it: installed from the wheel. The tests of the core, the
+# protocol, the daemon, and a fifth of the simulation go to a folder without the sources (tests/server/test_installed.py).
+BESIDE_INSTALLED = pyproject.toml setup.py harness tools tests bench docs
+test-compiled: $(INSTALLED)/.installed
+	cd $(INSTALLED) && rm -rf $(BESIDE_INSTALLED)
+	cp -R $(BESIDE_INSTALLED) $(INSTALLED)
+	cd $(INSTALLED) && MUSTER_INSTALLED=compiled MUSTER_SIMULATION_SEEDS=400 \
+		environment/bin/python -m pytest --numprocesses $(WORKERS) --dist loadgroup \
 		tests/groups tests/offsets tests/protocol tests/purgatory tests/storage tests/server tests/simulation \
 		$(PYTEST_ARGS)
 

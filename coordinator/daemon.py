@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,6 +71,8 @@ log = structlog.get_logger("muster.daemon")
 
 READER_THREADS = 2
 """Threads for reads that wait for the disk, such as fetches of data that is not in the page cache."""
+CLOSING_THREADS = 8
+"""Threads that close logs at a stop: each waits for the syncs of one, of which a disk takes several at once."""
 LAST_ANSWERS_S = 1.0
 """Longest time for which a stop waits for clients to read their last answers; most do at once."""
 CONVERTED_SETTINGS = frozenset(
@@ -106,7 +109,9 @@ async def serve(
         finally:
             await daemon.stop()
     finally:
-        for failure in directory.close():
+        with ThreadPoolExecutor(CLOSING_THREADS) as threads:
+            failures = directory.close(threads.map)
+        for failure in failures:
             log.error("not closed cleanly", error=str(failure))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from coordinator.daemon import serve
 from coordinator.settings.model import Settings
-from harness.doubles.faulty_files import FaultyFiles
+from storage.files import Files
 
 DEADLINE_S = 20
 
@@ -21,7 +21,7 @@ class Daemon:
     def __init__(
         self,
         directory: Path,
-        files: FaultyFiles,
+        files: Files,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
         **settings: Any,
     ) -> None:

@@ -151,7 +151,7 @@ def test_what_a_build_is_made_of_is_written_when_it_changes_and_only_then(root: 
 EDITED_MEANWHILE = """
 import sys
 from pathlib import Path
-Path(sys.argv[-1]).mkdir(parents=True)
+Path(sys.argv[sys.argv.index("--build-lib") + 1]).mkdir(parents=True)
 Path("storage/files.py").write_text("edited")
 """
 """As setup.py: the compiler takes two minutes, and this comes in them."""

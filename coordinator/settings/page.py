@@ -68,15 +68,13 @@ def settings_page() -> str:
 
 def kind_of(attribute: str) -> Kind:
     """Return the kind of value that the attribute `attribute` of Settings holds."""
-    (kind,) = Settings.model_fields[attribute].metadata
-    found: Kind = kind
-    return found
+    return Settings.model_fields[attribute].kind
 
 
 def _row(attribute: str) -> str:
     option = option_name(attribute)
     field = Settings.model_fields[attribute]
-    about = field.description or ""
+    about = field.description
     for reasons in (DIFFERENT_DEFAULTS, NARROWER_RANGES):
         if option in reasons:
             about += f" ({reasons[option]}.)"
