@@ -7,13 +7,14 @@ Options of a Kafka broker that mean nothing here have no effect and are named in
 here knows groups, topics or the log, which read the attributes they need.
 """
 
-# No `from __future__ import annotations` here: `Fields` reads them, and reading texts would take milliseconds.
+from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
-from coordinator.settings.fields import Field, Fields
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
 from coordinator.settings.listeners import ListenerConfig, parse_listeners
 from coordinator.settings.rules import ConflictsError, conflicts
 from coordinator.settings.types import (
@@ -42,11 +43,14 @@ MS_PER_MINUTE: Final = 60_000
 MS_PER_HOUR: Final = 3_600_000
 
 
-class Settings(Fields):
+class Settings(BaseModel):
     """All settings, checked and immutable. The constructor reads no file and no environment.
 
-    Raises WrongValues, which says what is allowed, and ConflictsError; `sources.load` turns them into sentences.
+    Raises pydantic's ValidationError, whose messages say what is allowed; `settings_sources.load` turns
+    them into sentences.
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # The node, and its listeners.
     listeners: WordList = Field(
@@ -323,17 +327,21 @@ class Settings(Fields):
         "info", description="The least serious lines that are logged."
     )
 
-    def _with_older_names(self, given: dict[str, Any]) -> dict[str, Any]:
-        if "node_id" in given:
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_older_name(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "node_id" in given:
             return given
         try:
             return {**given, "node_id": Whole(0).parse(given.get("broker_id"))}
         except ValueError:
             return given  # Not given, -1, or wrong, which is reported as a problem of broker.id itself.
 
-    def _check_together(self) -> None:
+    @model_validator(mode="after")
+    def _check_related_settings(self) -> Self:
         if found := tuple(conflicts(self)):
             raise ConflictsError(found)
+        return self
 
     @property
     def endpoints(self) -> tuple[ListenerConfig, ...]:

@@ -68,13 +68,15 @@ def settings_page() -> str:
 
 def kind_of(attribute: str) -> Kind:
     """Return the kind of value that the attribute `attribute` of Settings holds."""
-    return Settings.model_fields[attribute].kind
+    (kind,) = Settings.model_fields[attribute].metadata
+    found: Kind = kind
+    return found
 
 
 def _row(attribute: str) -> str:
     option = option_name(attribute)
     field = Settings.model_fields[attribute]
-    about = field.description
+    about = field.description or ""
     for reasons in (DIFFERENT_DEFAULTS, NARROWER_RANGES):
         if option in reasons:
             about += f" ({reasons[option]}.)"

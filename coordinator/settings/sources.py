@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from coordinator.settings.fields import WrongValues
+from pydantic import ValidationError
+
 from coordinator.settings.kafka_names import IGNORED, RETIRED, is_ignored
 from coordinator.settings.model import OPTIONS, Settings, attribute_name, option_name
 from coordinator.settings.properties import PropertiesError, Property, read_properties_file
@@ -152,17 +153,17 @@ def _from_environment(
 def _validated(gathering: _Gathering) -> Settings | None:
     """Return the settings; None if something is wrong, which is then added to the problems."""
     given = {attribute_name(option): text for option, text in gathering.winning().items()}
-    wrong: Mapping[str, str] = {}
     try:
         return Settings.model_validate(given)
-    except ConflictsError:
-        pass  # Judged below, beside what is wrong otherwise.
-    except WrongValues as error:
-        wrong = error.allowed
-        for attribute, allowed in wrong.items():
+    except ValidationError as error:
+        wrong = {
+            str(details["loc"][0]): details for details in error.errors(include_url=False) if details["loc"]
+        }
+        for attribute, details in wrong.items():
             option = option_name(attribute)
+            allowed = details["msg"].removeprefix("Value error, ")
             gathering.problems.append(
-                f"{option}={given[attribute]} ({gathering.origin_of(option)}) must be {allowed}"
+                f"{option}={details['input']} ({gathering.origin_of(option)}) must be {allowed}"
             )
             gathering.doubtful.add(option)
     _check_together({name: text for name, text in given.items() if name not in wrong}, gathering)
@@ -173,12 +174,15 @@ def _check_together(given: Mapping[str, str], gathering: _Gathering) -> None:
     """Add to the problems the conflicts among `given`, which are valid by themselves; skip doubtful options."""
     try:
         Settings.model_validate(given)
-    except ConflictsError as error:
-        gathering.problems += [
-            conflict.sentence
-            for conflict in error.conflicts
-            if gathering.doubtful.isdisjoint(conflict.options)
-        ]
+    except ValidationError as error:
+        for details in error.errors(include_url=False):
+            conflicts = details["ctx"]["error"]
+            assert isinstance(conflicts, ConflictsError)
+            gathering.problems += [
+                conflict.sentence
+                for conflict in conflicts.conflicts
+                if gathering.doubtful.isdisjoint(conflict.options)
+            ]
 
 
 def _unknown_name_problem(name: str, origin: str) -> str:

@@ -1,6 +1,6 @@
 """The kinds of value a setting may have: how its text is read, and which values are allowed.
 
-Each kind is an annotation for a field of `Settings`. It reads text the way Kafka's own configuration does
+Each kind is an annotation for a pydantic field. It reads text the way Kafka's own configuration does
 (`true` and `false` are the only booleans, a whole number is digits with a sign) and says in words what
 is allowed: the same words are used when a value is refused and in the table of settings. It knows neither the
 names of settings nor where values come from.
@@ -12,6 +12,9 @@ import math
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol, TypeAlias
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from coordinator.topics.config_values import INT32_MAX, INT64_MAX, InvalidConfig
 from coordinator.topics.dynamic_kinds import overrides_of
@@ -30,8 +33,20 @@ class Kind(Protocol):
         """Return the value parsed from a text, or `value` itself, checked, if not a text. Raises ValueError."""
 
 
+class _Parsed:
+    """Base class that makes a kind usable as a pydantic annotation; `parse` does the whole check."""
+
+    __slots__ = ()
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+    def parse(self, value: object) -> Any:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(_Parsed):
     """A whole number from `low` to `high`, or one of `also`; empty text is None where `optional`."""
 
     low: int
@@ -64,7 +79,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Real:
+class Real(_Parsed):
     """A number from `low` to `high`; None for either: no limit."""
 
     low: float | None = None
@@ -92,7 +107,7 @@ class Real:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(_Parsed):
     """`true` or `false`, in any case."""
 
     @property
@@ -108,7 +123,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(_Parsed):
     """One of a few words, in any case unless `is_exact`."""
 
     words: tuple[str, ...]
@@ -128,7 +143,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Words(_Parsed):
     """A list separated by commas, of the `known` words only, if any are given; no word may occur twice.
 
     Kafka refuses blanks between commas, and so do we.
@@ -151,7 +166,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class FreeText:
+class FreeText(_Parsed):
     """Any text that is not blank; blank is None where `optional`."""
 
     optional: bool = False
@@ -169,7 +184,7 @@ class FreeText:
 
 
 @dataclass(frozen=True, slots=True)
-class AddressCounts:
+class AddressCounts(_Parsed):
     """A list of addresses, each with a number of connections; the value is the checked text itself."""
 
     @property
