@@ -63,6 +63,14 @@ class NewestCommits(NamedTuple):
     found: NewestOffsets
 
 
+class StoredOffsets(NamedTuple):
+    """All offsets of one group in one topic, as a snapshot of a shard has them."""
+
+    group_id: str
+    topic: str
+    offsets: TopicOffsets
+
+
 class TopicOffsets:
     """Committed offsets by partition, in rising order; must not change during an iteration."""
 
@@ -91,6 +99,35 @@ class TopicOffsets:
             rows.append(newest)
         made._partitions, made._rows = partitions, bytearray().join(rows)
         return made
+
+    @classmethod
+    def of_rows(
+        cls, topic_id: bytes, partitions: array[int], rows: bytearray, extras: dict[int, Extra] | None
+    ) -> TopicOffsets:
+        """Return the offsets of which `topic_id` and the other parts were read; all of them are kept."""
+        made = cls(topic_id)
+        made._partitions, made._rows, made._extras = partitions, rows, extras
+        return made
+
+    @property
+    def topic_id(self) -> bytes:
+        """The topic id of every offset that has no other among its extras."""
+        return self._topic_id
+
+    @property
+    def partitions(self) -> array[int]:
+        """The partitions, rising; the caller must not change them."""
+        return self._partitions
+
+    @property
+    def rows(self) -> bytearray:
+        """A row of ROW_BYTES for each partition; the caller must not change them."""
+        return self._rows
+
+    @property
+    def extras(self) -> dict[int, Extra]:
+        """What rows have no room for, by partition."""
+        return self._extras or {}
 
     def put(self, partition: int, committed: CommittedOffset) -> None:
         """Set the offset of `partition`."""

@@ -13,6 +13,7 @@ directories that were already on their way out.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from threading import RLock
 from typing import Final
@@ -309,10 +310,11 @@ class LogDirectory:
             if exists:
                 self._purge(renamed)
 
-    def close(self) -> list[StorageError]:
+    def close(self, before_release: Callable[[], object] = list) -> list[StorageError]:
         """Close every log and release the directory; return the errors of what could not be closed cleanly.
 
-        Without any, the marker of a clean shutdown is written: the next start trusts the files as they are.
+        Without any, the marker of a clean shutdown is written: the next start trusts the files as they are. Then
+        `before_release` is called, with every log closed and synced and the directory still held.
         """
         with self._guard:
             failures: list[StorageError] = []
@@ -327,7 +329,10 @@ class LogDirectory:
                     write_clean_shutdown(self._files, self.path)
             except StorageError as error:
                 failures.append(error)
-            self._lock_file.close()
+            try:
+                before_release()
+            finally:
+                self._lock_file.close()
             return failures
 
     def _all_clean(self) -> bool:
