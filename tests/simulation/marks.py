@@ -83,6 +83,10 @@ MARKS: Final[Mapping[str, str]] = MappingProxyType(
         "flush_met_a_full_disk": "a flush of a log finds no room",
         "flush_cut_by_death": "the process dies between the operations of a flush",
         "cleaning_cut_by_death": "the process dies between the operations of a cleaning",
+        "stopped_cleanly": "the process stops with every log closed whole",
+        "snapshot_restored": "a shard is restored from the snapshot of a clean stop",
+        "snapshot_refused": "a snapshot is torn, or not of the log as it is",
+        "snapshot_cut_by_death": "the process dies while it writes a snapshot",
         # The daemon's own connections.
         "request_behind_an_unanswered_one": "a request comes while the one before it is unanswered",
         "frame_read_in_part": "the daemon reads when only part of a frame has come",

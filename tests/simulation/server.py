@@ -19,6 +19,7 @@ from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.group_shards import group_shards
 from coordinator.runtime.loop import Runtime
 from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.snapshots import write_snapshots
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.group_apis import GroupApis
 from coordinator.shard.shard import Shard
@@ -147,6 +148,22 @@ class Server:
     def crash(self) -> None:
         """The process dies between two steps; connections are gone, the logs keep what had reached the disk."""
         self.witness.on_server("dies")
+        self._end()
+        self.storage.crash()
+        self.witness.on_crash()
+
+    def stop(self) -> None:
+        """The process stops as the daemon does, unless the disk fails or it dies meanwhile."""
+        runtime = self.runtime
+        assert runtime is not None, "a process that is there stops"
+        self.witness.on_server("dies: it was stopped")
+        runtime.stop()
+        runners = runtime.runners
+        self._end()
+        self.storage.stop(lambda: write_snapshots(runners, min_log_bytes=0))
+        self.witness.on_crash()
+
+    def _end(self) -> None:
         self.loop.is_dead = True
         self.runtime = None
         self.unread.clear()
@@ -156,8 +173,6 @@ class Server:
         ends, self.ends = self.ends, []
         for end in ends:
             end.die()
-        self.storage.crash()
-        self.witness.on_crash()
 
     def stop_for(self, stop_ms: int) -> None:
         """The process does not run for so long (SIGSTOP, a paused VM)."""
