@@ -13,6 +13,7 @@ import pytest
 from harness.daemon import MusterDaemon
 from harness.kafka_groups import await_coordinator
 from harness.wire import WireClient
+from muster.cli import run
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.offset_commit import (
@@ -95,6 +96,7 @@ def test_a_clean_stop_leaves_a_snapshot_and_the_start_takes_it(daemon: MusterDae
     """Only of the shard with a long log; and a crash leaves none."""
     written = first_life(daemon)
     (snapshot,) = left_by(daemon)
+    assert run(["log", "verify", str(daemon.log_dir), "--strict"]) == 0
     assert next_life(daemon) == written == {each: 1_000 * (COMMITS - 1) + each for each in range(PARTITIONS)}
     assert left_by(daemon) == []
     assert records_read(daemon) == 0
