@@ -11,18 +11,20 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import repeat
 from operator import lt
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from coordinator.effects import CommitRun, new_tuple
+from protocol.codec.packed_numbers import column, interleave
 from protocol.codec.primitives import ZERO_UUID
 
 NO_EXPIRY: Final = -1
 
 ROW: Final = Struct(">qixqq")
 ROW_BYTES: Final = ROW.size
+LONG: Final = Struct(">q")
+NO_TEXT: Final = b"\0"  # The pad byte.
 pack_row_into, unpack_row = ROW.pack_into, ROW.unpack_from
 """A row: offset, leader epoch, commit time, log offset. Up to the commit time it has the same bytes as the value
 of a record with empty metadata (the pad byte is the metadata's length), so that a load copies them."""
@@ -152,8 +154,13 @@ class TopicOffsets:
             self._partitions, self._topic_id, self._extras = partitions, run.topic_id, None
         log_offsets = range(first_log_offset, first_log_offset + run.count)
         if partitions == self._partitions and self._extras is None and run.topic_id == self._topic_id:
-            times = repeat(run.commit_wall_ms)
-            self._rows[:] = b"".join(map(ROW.pack, run.offsets, run.leader_epochs, times, log_offsets))
+            self._rows[:] = interleave(
+                run.count,
+                column("q", run.offsets),
+                column("i", run.leader_epochs),
+                NO_TEXT + LONG.pack(run.commit_wall_ms),
+                column("q", log_offsets),
+            )
             return
         rows = zip(run.partitions, run.offsets, run.leader_epochs, log_offsets, strict=True)
         for partition, offset, epoch, log_offset in rows:
