@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import lt
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from coordinator.effects import CommitRun, new_tuple
-from protocol.codec.packed_numbers import column, interleave
+from protocol.codec.packed_numbers import column, interleave, take_numbers
 from protocol.codec.primitives import ZERO_UUID
 
 NO_EXPIRY: Final = -1
 
 ROW: Final = Struct(">qixqq")
 ROW_BYTES: Final = ROW.size
+EPOCH_AT: Final = 8
 LONG: Final = Struct(">q")
 NO_TEXT: Final = b"\0"  # The pad byte.
 pack_row_into, unpack_row = ROW.pack_into, ROW.unpack_from
@@ -222,6 +223,28 @@ class TopicOffsets:
         return new_tuple(
             CommittedOffset, (offset, epoch, metadata, commit_wall_ms, expire_wall_ms, topic_id, log_offset)
         )
+
+    def select(self, wanted: Iterable[int]) -> TopicOffsets | None:
+        """Return the offsets of the partitions `wanted`, in that order, not to be changed.
+
+        None if there is not one for each of them, or if that takes a search: then `get` has to be asked.
+        """
+        if wanted is self:
+            return self
+        partitions, held = array("i", wanted), self._partitions
+        if partitions == held:
+            return self
+        is_whole = bool(held) and held[0] == 0 and held[-1] == len(held) - 1
+        if not is_whole or not partitions or min(partitions) < 0 or max(partitions) >= len(held):
+            return None
+        rows = [self._rows[each * ROW_BYTES : (each + 1) * ROW_BYTES] for each in partitions]
+        return TopicOffsets.of_rows(self._topic_id, partitions, bytearray().join(rows), self._extras)
+
+    def numbers(self) -> tuple[array[int], array[int], array[int]]:
+        """Return partitions, offsets and leader epochs, as columns."""
+        count = len(self._partitions)
+        offsets = take_numbers(self._rows, 0, ROW_BYTES, "q", count)
+        return self._partitions, offsets, take_numbers(self._rows, EPOCH_AT, ROW_BYTES, "i", count)
 
     def topic_ids(self) -> set[bytes]:
         """Return the topic ids of the offsets; may include one whose offsets were all removed."""
