@@ -66,14 +66,6 @@ class NewestCommits(NamedTuple):
     found: NewestOffsets
 
 
-class StoredOffsets(NamedTuple):
-    """All offsets of one group in one topic, as a snapshot of a shard has them."""
-
-    group_id: str
-    topic: str
-    offsets: TopicOffsets
-
-
 class TopicOffsets:
     """Committed offsets by partition, in rising order; must not change during an iteration."""
 
@@ -273,3 +265,11 @@ class TopicOffsets:
         return mine == others or dict(self.items()) == dict(other.items())
 
     __hash__ = None  # type: ignore[assignment]  # It changes.
+
+
+class StoredOffsets(NamedTuple):
+    """All offsets of one group in one topic, as a snapshot of a shard has them."""
+
+    group_id: str
+    topic: str
+    offsets: TopicOffsets
