@@ -2,12 +2,12 @@
 
     python -m bench.loading [--offsets 1000000 5000000] [--records-per-batch 200]
 
-For each number of offsets the log is written once (`bench.offsets_log`) and the daemon is started on it twice: as
-a clean shutdown left it, and after a kill -9. Ready is when the daemon answers, served when the last of its
-shards has answered an OffsetFetch; then a group of each is compared with what was written. Heartbeats are sent
-and timed while shards load. Where there is Java, Apache Kafka is started on the same segments and asked the same,
-up to as many offsets as its heap (1 GiB, as its start script has it) holds. Last, one log takes batches under each
-flush policy.
+For each number of offsets the log is written once (`bench.offsets_log`) and the daemon is started on it three
+times: on the log alone, after its own clean stop, which leaves snapshots of its shards, and after a kill -9.
+Ready is when the daemon answers, served when the last of its shards has answered an OffsetFetch; then a group of
+each is compared with what was written. Heartbeats are sent and timed while shards load. Where there is Java,
+Apache Kafka is started on the same segments and asked the same, up to as many offsets as its heap (1 GiB, as its
+start script has it) holds. Last, one log takes batches under each flush policy.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ SERVED_DEADLINE_S = 300.0
 RECORDS_PER_APPEND = (1, 25, 1000)
 SETTINGS: Final = {"offsets.topic.num.partitions": str(SHARDS)}
 KAFKA_HEAP = "1g"
-CLEAN, KILLED = "clean", "after kill -9"
+FIRST, CLEAN, KILLED = "first", "clean", "after kill -9"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,11 @@ def measure_start(server: ServerProcess, how: str, offsets: int) -> Start:
 
 
 def measure_starts(server: ServerProcess, offsets: int) -> list[Start]:
-    """A start after a clean shutdown, and one after a kill."""
+    """The first start on the log, one after the server's own clean stop, and one after a kill."""
     try:
-        starts = [measure_start(server, CLEAN, offsets)]
+        starts = [measure_start(server, FIRST, offsets)]
+        server.terminate()
+        starts.append(measure_start(server, CLEAN, offsets))
         server.kill()
         starts.append(measure_start(server, KILLED, offsets))
     finally:
@@ -244,7 +246,7 @@ def report_starts(offsets: Sequence[int], records_per_batch: Sequence[int], kafk
                 starts = starts_on_one_log(Path(directory), count, records, beside_kafka)
             print("\n".join(start_row(count, records, start) for start in starts), flush=True)
             if beside_kafka:
-                pairs += zip(starts[:2], starts[2:], strict=True)
+                pairs += zip(starts[:3], starts[3:], strict=True)
     for ours, theirs in pairs:
         print(ratio_line(ours, theirs))
 
@@ -252,7 +254,7 @@ def report_starts(offsets: Sequence[int], records_per_batch: Sequence[int], kafk
 def starts_on_one_log(
     directory: Path, offsets: int, records_per_batch: int, beside_kafka: bool
 ) -> list[Start]:
-    """Both starts of Muster, then both of Kafka, if wanted, on a log that is written once."""
+    """The starts of Muster, then those of Kafka, if wanted, on a log that is written once."""
     daemon = MusterDaemon(directory / "muster", SETTINGS)
     write_offsets_log(daemon.log_dir, offsets, records_per_batch)
     broker = kafka_on(daemon.log_dir, directory / "kafka") if beside_kafka else None

@@ -34,6 +34,7 @@ from coordinator.runtime.group_shards import group_shards
 from coordinator.runtime.loop import Runtime
 from coordinator.runtime.marker_sender import MarkerSender
 from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.snapshots import write_snapshots
 from coordinator.runtime.transaction_shards import transaction_shards
 from coordinator.runtime.transaction_verification import CoordinatorVerifier
 from coordinator.server.api_table import Handler, api_table
@@ -100,6 +101,7 @@ async def serve(
     """
     raise_limit()
     directory = open_directory(settings, files or Files())
+    daemon: Daemon | None = None
     try:
         daemon = Daemon(settings, directory, files or Files())
         try:
@@ -109,8 +111,9 @@ async def serve(
         finally:
             await daemon.stop()
     finally:
+        runners = [] if daemon is None else daemon.runtime.runners
         with ThreadPoolExecutor(CLOSING_THREADS) as threads:
-            failures = directory.close(threads.map)
+            failures = directory.close(threads.map, before_release=lambda: write_snapshots(runners))
         for failure in failures:
             log.error("not closed cleanly", error=str(failure))
 

@@ -163,8 +163,8 @@ def fresh_shard() -> Shard:
     return Shard(0, GroupSettings(), Topics())
 
 
-def one_by_one(batches: list[bytearray]) -> Shard:
-    shard = fresh_shard()
+def one_by_one(batches: list[bytearray], onto: Shard | None = None) -> Shard:
+    shard = onto or fresh_shard()
     for data in batches:
         batch = parse_header(data)
         for record in read_records(data, batch):

@@ -7,6 +7,7 @@ not checked against the partition's log (O4). The reply waits for the disk; the 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -72,7 +73,9 @@ class CommitAnswers:
         """Add NONE for each of these partitions of `topic`."""
         flexible = spec(OffsetCommitResponse).is_flexible(self._api_version)
         packing = packing_of(OffsetCommitResponsePartition, self._api_version, flexible)
-        packed: Any = packing.pack(partition_index=partitions, error_code=bytes(len(partitions)))
+        packed: Any = packing.pack(
+            partition_index=partitions, error_code=array("h", bytes(2 * len(partitions)))
+        )
         self._answered.append(_answer_for(topic, packed))
 
     def response(self) -> OffsetCommitResponse:

@@ -13,7 +13,7 @@ from typing import Final
 from coordinator.effects import CommitRun, new_tuple
 from coordinator.groups.record_schemas import LegacyOffsetCommitValue, OffsetCommitValue
 from coordinator.offsets.open_transactions import HeldKey, OpenTransactions
-from coordinator.offsets.topic_offsets import NO_EXPIRY, CommittedOffset, TopicOffsets
+from coordinator.offsets.topic_offsets import NO_EXPIRY, CommittedOffset, StoredOffsets, TopicOffsets
 from protocol.codec.primitives import ZERO_UUID
 from protocol.records.control import Marker
 from protocol.topic_partition import TopicPartition
@@ -161,6 +161,12 @@ class CommittedOffsets:
     def group_ids(self) -> tuple[str, ...]:
         """Return the ids of the groups that have offsets."""
         return tuple(self._by_group)
+
+    def all_topics(self) -> Iterator[StoredOffsets]:
+        """Yield the offsets of every group and topic, which the caller must not change."""
+        for group_id, topics in self._by_group.items():
+            for topic, offsets in topics.items():
+                yield StoredOffsets(group_id, topic, offsets)
 
     def count(self) -> int:
         """Return the number of offsets of all groups; walks all topics."""

@@ -8,13 +8,16 @@ only to clients that ask for stable offsets (KIP-447, O13).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.offsets.committed import CommittedOffset, CommittedOffsets, is_known_topic_id, same_topic
 from coordinator.offsets.shard_offsets import ShardOffsets
 from coordinator.topic_catalog import TopicCatalog
+from protocol.codec.codec import spec
+from protocol.codec.packed import PACKED_FROM, Packing, packing_of
 from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import (
@@ -48,9 +51,8 @@ def fetch_offsets(
 ) -> Result:
     """Answer with the offsets asked for. Errors, per partition: UNKNOWN_TOPIC_ID, UNSTABLE_OFFSET_COMMIT."""
     if context.api_version >= FETCH_GROUPS_SINCE:
-        by_id = context.api_version >= TOPIC_IDS_SINCE
-        stable = request.require_stable
-        groups = [_fetch_group(shard.offsets, shard.topics, group, by_id, stable) for group in request.groups]
+        version, stable = context.api_version, request.require_stable
+        groups = [_fetch_group(shard.offsets, shard.topics, each, version, stable) for each in request.groups]
         response = OffsetFetchResponse(groups=groups)
     else:
         response = OffsetFetchResponse(topics=_fetch_flat(shard.offsets, request))
@@ -61,9 +63,13 @@ def _fetch_group(
     offsets: CommittedOffsets,
     catalog: TopicCatalog,
     group: OffsetFetchRequestGroup,
-    by_id: bool,
+    api_version: int,
     stable: bool,
 ) -> OffsetFetchResponseGroup:
+    by_id = api_version >= TOPIC_IDS_SINCE
+    packing = packing_of(
+        OffsetFetchResponsePartitions, api_version, spec(OffsetFetchResponse).is_flexible(api_version)
+    )
     if group.topics is None:
         wanted = list(_all_topics(offsets, group.group_id, catalog if by_id else None))
     else:
@@ -73,7 +79,8 @@ def _fetch_group(
         OffsetFetchResponseTopics(
             name=topic.name,
             topic_id=topic.topic_id,
-            partitions=[
+            partitions=_packed(offsets, group.group_id, topic, stable, packing)
+            or [
                 _partition(index, committed, error)
                 for index, committed, error in _read(offsets, group.group_id, topic, stable)
             ],
@@ -138,6 +145,34 @@ def _read(
         if not any_topic and committed is not None and not same_topic(committed.topic_id, topic.topic_id):
             committed = None
         yield index, committed, topic.error
+
+
+def _packed(
+    offsets: CommittedOffsets, group_id: str, topic: _TopicToRead, stable: bool, packing: Packing
+) -> Sequence[OffsetFetchResponsePartitions]:
+    """Return what `_read` says, whole array by whole array, if every partition has an offset without metadata.
+
+    Empty if it is not so, or if the partitions are few.
+    """
+    known = offsets.of_topic(group_id, topic.name)
+    if len(known) < PACKED_FROM or topic.error is not ErrorCode.NONE or known.extras:
+        return ()
+    if is_known_topic_id(topic.topic_id) and not same_topic(known.topic_id, topic.topic_id):
+        return ()
+    if stable and offsets.transactions.of_group(group_id):
+        return ()
+    found = known.select(topic.partitions)
+    if found is None:
+        return ()
+    partitions, committed, epochs = found.numbers()
+    packed: Any = packing.pack(
+        partition_index=partitions,
+        committed_offset=committed,
+        committed_leader_epoch=epochs,
+        error_code=array("h", bytes(2 * len(partitions))),
+    )
+    answers: Sequence[OffsetFetchResponsePartitions] = packed
+    return answers
 
 
 def _partition(

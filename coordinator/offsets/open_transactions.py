@@ -9,6 +9,7 @@ a held offset, costs one look-up.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -69,7 +70,7 @@ class OpenTransactions:
     def end(self, marker: Marker) -> dict[HeldKey, CommittedOffset]:
         """Replay a marker: close the transaction and return its offsets, for the caller to store or drop."""
         producer_id = marker.producer_id
-        self._keep_epoch(producer_id, marker.producer_epoch)
+        self.keep_epoch(producer_id, marker.producer_epoch)
         ended = self._open.pop(producer_id, None)
         if ended is None:
             return {}
@@ -92,7 +93,8 @@ class OpenTransactions:
         if not group:
             del self._by_group[key.group_id]
 
-    def _keep_epoch(self, producer_id: int, producer_epoch: int) -> None:
+    def keep_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """Replay that a transaction of this producer has ended."""
         self._ended[producer_id] = producer_epoch
         self._ended.move_to_end(producer_id)
         if len(self._ended) > MAX_ENDED_PRODUCERS:
@@ -121,6 +123,14 @@ class OpenTransactions:
             for key, committed in transaction.offsets.items()
             if key.topic == topic
         ]
+
+    def opened(self) -> Iterator[tuple[int, OpenTransaction]]:
+        """Yield each producer id with its open transaction, the longest open first."""
+        yield from self._open.items()
+
+    def ended(self) -> Iterator[tuple[int, int]]:
+        """Yield id and epoch of each producer whose epoch is kept, the one that ended longest ago first."""
+        yield from self._ended.items()
 
     def held(self) -> list[tuple[HeldKey, CommittedOffset]]:
         """Return every held offset; walks all open transactions."""

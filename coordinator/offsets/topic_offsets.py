@@ -10,19 +10,22 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
-from itertools import repeat
+from collections.abc import Iterable, Iterator
 from operator import lt
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from coordinator.effects import CommitRun, new_tuple
+from protocol.codec.packed_numbers import column, interleave, take_numbers
 from protocol.codec.primitives import ZERO_UUID
 
 NO_EXPIRY: Final = -1
 
 ROW: Final = Struct(">qixqq")
 ROW_BYTES: Final = ROW.size
+EPOCH_AT: Final = 8
+LONG: Final = Struct(">q")
+NO_TEXT: Final = b"\0"  # The pad byte.
 pack_row_into, unpack_row = ROW.pack_into, ROW.unpack_from
 """A row: offset, leader epoch, commit time, log offset. Up to the commit time it has the same bytes as the value
 of a record with empty metadata (the pad byte is the metadata's length), so that a load copies them."""
@@ -92,6 +95,35 @@ class TopicOffsets:
         made._partitions, made._rows = partitions, bytearray().join(rows)
         return made
 
+    @classmethod
+    def of_rows(
+        cls, topic_id: bytes, partitions: array[int], rows: bytearray, extras: dict[int, Extra] | None
+    ) -> TopicOffsets:
+        """Return the offsets of which `topic_id` and the other parts were read; all of them are kept."""
+        made = cls(topic_id)
+        made._partitions, made._rows, made._extras = partitions, rows, extras
+        return made
+
+    @property
+    def topic_id(self) -> bytes:
+        """The topic id of every offset that has no other among its extras."""
+        return self._topic_id
+
+    @property
+    def partitions(self) -> array[int]:
+        """The partitions, rising; the caller must not change them."""
+        return self._partitions
+
+    @property
+    def rows(self) -> bytearray:
+        """A row of ROW_BYTES for each partition; the caller must not change them."""
+        return self._rows
+
+    @property
+    def extras(self) -> dict[int, Extra]:
+        """What rows have no room for, by partition."""
+        return self._extras or {}
+
     def put(self, partition: int, committed: CommittedOffset) -> None:
         """Set the offset of `partition`."""
         offset, epoch, metadata, commit_wall_ms, expire_wall_ms, topic_id, log_offset = committed
@@ -115,8 +147,13 @@ class TopicOffsets:
             self._partitions, self._topic_id, self._extras = partitions, run.topic_id, None
         log_offsets = range(first_log_offset, first_log_offset + run.count)
         if partitions == self._partitions and self._extras is None and run.topic_id == self._topic_id:
-            times = repeat(run.commit_wall_ms)
-            self._rows[:] = b"".join(map(ROW.pack, run.offsets, run.leader_epochs, times, log_offsets))
+            self._rows[:] = interleave(
+                run.count,
+                column("q", run.offsets),
+                column("i", run.leader_epochs),
+                NO_TEXT + LONG.pack(run.commit_wall_ms),
+                column("q", log_offsets),
+            )
             return
         rows = zip(run.partitions, run.offsets, run.leader_epochs, log_offsets, strict=True)
         for partition, offset, epoch, log_offset in rows:
@@ -179,6 +216,28 @@ class TopicOffsets:
             CommittedOffset, (offset, epoch, metadata, commit_wall_ms, expire_wall_ms, topic_id, log_offset)
         )
 
+    def select(self, wanted: Iterable[int]) -> TopicOffsets | None:
+        """Return the offsets of the partitions `wanted`, in that order, not to be changed.
+
+        None if there is not one for each of them, or if that takes a search: then `get` has to be asked.
+        """
+        if wanted is self:
+            return self
+        partitions, held = array("i", wanted), self._partitions
+        if partitions == held:
+            return self
+        is_whole = bool(held) and held[0] == 0 and held[-1] == len(held) - 1
+        if not is_whole or not partitions or min(partitions) < 0 or max(partitions) >= len(held):
+            return None
+        rows = [self._rows[each * ROW_BYTES : (each + 1) * ROW_BYTES] for each in partitions]
+        return TopicOffsets.of_rows(self._topic_id, partitions, bytearray().join(rows), self._extras)
+
+    def numbers(self) -> tuple[array[int], array[int], array[int]]:
+        """Return partitions, offsets and leader epochs, as columns."""
+        count = len(self._partitions)
+        offsets = take_numbers(self._rows, 0, ROW_BYTES, "q", count)
+        return self._partitions, offsets, take_numbers(self._rows, EPOCH_AT, ROW_BYTES, "i", count)
+
     def topic_ids(self) -> set[bytes]:
         """Return the topic ids of the offsets; may include one whose offsets were all removed."""
         ids = {self._topic_id}
@@ -206,3 +265,11 @@ class TopicOffsets:
         return mine == others or dict(self.items()) == dict(other.items())
 
     __hash__ = None  # type: ignore[assignment]  # It changes.
+
+
+class StoredOffsets(NamedTuple):
+    """All offsets of one group in one topic, as a snapshot of a shard has them."""
+
+    group_id: str
+    topic: str
+    offsets: TopicOffsets

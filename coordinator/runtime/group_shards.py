@@ -10,9 +10,12 @@ from coordinator.groups.classic.records import encode_commit_run, encode_record
 from coordinator.offsets.prepared_commit import PreparedOffsets
 from coordinator.offsets.transactional_commit import TransactionalCommit
 from coordinator.runtime.loading import replay_batches
-from coordinator.runtime.shard_kind import ShardKind
+from coordinator.runtime.shard_kind import ShardKind, SnapshotKind
+from coordinator.shard.bulk_replay import NO_OFFSET
+from coordinator.shard.columns import Buffer
 from coordinator.shard.error_responses import error_response, loading_answer
 from coordinator.shard.shard import Shard
+from coordinator.shard.snapshot import STATE_VERSION, decode_state, encode_state
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.leave_group import LeaveGroupRequest
@@ -45,6 +48,18 @@ def encode(entry: Appendable, wall_ms: int) -> Sequence[LogRecord | RecordRun]:
     return (LogRecord(*encode_record(entry), timestamp_ms=wall_ms),)
 
 
+def _encode_state(shard: Shard) -> Sequence[Buffer]:
+    return encode_state(shard.stored.values(), shard.offsets)
+
+
+def _restore(data: memoryview, shard: Shard) -> None:
+    for entry in decode_state(data):
+        shard.replay(entry, NO_OFFSET)
+
+
+SNAPSHOTS: Final = SnapshotKind(STATE_VERSION, _encode_state, _restore)
+
+
 def group_shards(new_shard: Callable[[int], Shard]) -> ShardKind[Shard]:
     """Return the `ShardKind` of groups; `new_shard(partition)` creates an empty shard."""
     return ShardKind(
@@ -56,4 +71,5 @@ def group_shards(new_shard: Callable[[int], Shard]) -> ShardKind[Shard]:
         error_response=error_response,
         loading_answer=loading_answer,
         may_write=MAY_WRITE,
+        snapshots=SNAPSHOTS,
     )

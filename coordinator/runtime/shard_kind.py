@@ -53,6 +53,16 @@ class ShardTimer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotKind(Generic[S]):
+    """How the stored state of a kind of shards is left by a clean stop, and read by a start."""
+
+    version: int  # Of what `encode` returns; another one is not read.
+    encode: Callable[[S], Sequence[bytes | bytearray | memoryview]]
+    restore: Callable[[memoryview, S], None]
+    """Replays the state into a fresh shard. Raises DecodeError; the shard is then of no use."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShardKind(Generic[S]):
     """A kind of shards: the functions and names that a runner needs."""
 
@@ -69,3 +79,4 @@ class ShardKind(Generic[S]):
     loading_answer: Callable[[Any], ErrorCode]  # Returns the error for a request during loading.
     may_write: frozenset[type]
     """The classes of requests that are refused while the log is paused for want of disk space."""
+    snapshots: SnapshotKind[S] | None = None  # None: the log is always replayed.

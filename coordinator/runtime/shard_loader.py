@@ -76,9 +76,8 @@ class ShardLoader:
         loading.add_done_callback(lambda done: self._on_loaded(runner, done))
 
     def _reading(self, runner: ShardRunner[Any], cut_back: bool) -> Callable[[], Loaded[Any]]:
-        kind = runner.kind
-        shard = kind.new_shard(runner.partition)
-        return partial(load_shard, kind, shard, runner.log, self._clock, self._buffer_bytes, cut_back)
+        settings = self._clock, self._buffer_bytes, cut_back
+        return partial(load_shard, runner.kind, runner.partition, runner.log, *settings)
 
     def _on_loaded(self, runner: ShardRunner[Any], done: asyncio.Future[Loaded[Any]]) -> None:
         name = runner.kind.state_name

@@ -87,6 +87,13 @@ class PendingRequest(NamedTuple):
     api_version: int
 
 
+class FinalState(NamedTuple):
+    """The shard of a runner that was stopped, with the offset up to which it has replayed its log."""
+
+    shard: Any
+    position: int
+
+
 class ShardRunner(Generic[S]):
     """Drives one shard on one log, which it owns; all calls on the event-loop thread."""
 
@@ -107,6 +114,7 @@ class ShardRunner(Generic[S]):
         self.log = durable_log.log
         self.state: ShardState = LOADING
         self.shard: S | None = None
+        self.final: FinalState | None = None  # For a snapshot, after `stop`; None if the log fails after all.
         self._host = host
         self._open_batch = OpenBatch(durable_log, max_batch_bytes, codec)
         # Request and API version of each parked request. Weak, so no value may refer to its key: a request whose
@@ -318,6 +326,7 @@ class ShardRunner(Generic[S]):
         Records that are not durable by now are cut off the log, as if never written.
         """
         self._transition(ShardTrigger.LOG_FAILED)
+        self.final = None
         self._open_batch.forget()
         self._late_timers.clear()
         self._missed = [missed for missed in self._missed if isinstance(missed, TopicDeleted)]
@@ -404,6 +413,8 @@ class ShardRunner(Generic[S]):
 
         Appended records are still flushed and their replies sent, but no further events are handled.
         """
+        if self.shard is not None:
+            self.final = FinalState(self.shard, self.position)
         self._transition(ShardTrigger.STOPPED)
         self._fail_parked(ErrorCode.NOT_COORDINATOR)
 

@@ -17,6 +17,7 @@ from coordinator.groups.classic.records import decode_record, decode_value, enco
 from coordinator.groups.record_schemas import OFFSET_COMMIT, GroupMetadataKey, OffsetCommitValue
 from coordinator.offsets.committed import committed_from_record
 from coordinator.offsets.topic_offsets import CommittedOffset, NewestCommits, NewestOffsets
+from coordinator.shard.replay_runs import FirstRecord, replay_run
 from coordinator.shard.shard import Shard
 from protocol.errors import DecodeError
 from protocol.records.batch import Batch, Buffer
@@ -40,6 +41,8 @@ METADATA_AT: Final = 12
 TOPIC_ID_LEAD: Final = b"\x01\x00\x10"  # One tagged field: number 0, 16 bytes.
 NO_HEADERS: Final = b"\x00"
 PLAIN_BYTES: Final = PLAIN_END.size
+RECORDS_BETWEEN_LOOKS: Final = 8
+"""Number of records after which a run is looked for again, where there was none."""
 UNUSUAL: Final = ~0x3FFE
 """Mask of the bits that show a zigzag varint to be negative or longer than two bytes."""
 
@@ -85,7 +88,9 @@ class BulkReplay:
         """Replay a batch's records; return where the last one ends. The hot loop of a load, hence one method."""
         base_offset, limit, end = batch.base_offset, len(data), 0
         by_prefix, unpack_end, pack_offset = self._by_prefix, PLAIN_END.unpack_from, LOG_OFFSET.pack
-        for number in range(batch.record_count):
+        look_at = 0
+        number = -1
+        while (number := number + 1) < batch.record_count:
             start = end
             size, at = data[start], start + 1
             if size > 0x7F:
@@ -104,6 +109,11 @@ class BulkReplay:
                 partition, lead, row, rest = unpack_end(data, tail)
                 if rest == found.plain_end and lead == PLAIN_LEAD and row[METADATA_AT] == NO_METADATA:
                     found.newest[partition] = row + pack_offset(base_offset + (delta >> 1))
+                    if number >= look_at:
+                        first = FirstRecord(start, at, tail, end, delta >> 1)
+                        more = replay_run(data, first, batch.record_count - number - 1, base_offset, found)
+                        number, end = number + more, end + more * (end - start)
+                        look_at = number + 1 if more else number + RECORDS_BETWEEN_LOOKS
                     continue
             end = self._replay_one(data, batch, start, number)
         return end

@@ -66,13 +66,14 @@ from coordinator.offsets.fetch import fetch_offsets
 from coordinator.offsets.open_transactions import HeldKey
 from coordinator.offsets.prepared_commit import PreparedCommit, PreparedOffsets, prepare_commit
 from coordinator.offsets.shard_offsets import CommitVerification, ShardOffsets
-from coordinator.offsets.topic_offsets import NewestCommits, TopicOffsets
+from coordinator.offsets.topic_offsets import NewestCommits, StoredOffsets, TopicOffsets
 from coordinator.offsets.transactional_commit import (
     TransactionalCommit,
     begin_verification,
     commit_in_transaction,
 )
 from coordinator.shard.delete_groups import delete_groups
+from coordinator.shard.snapshot import StateEntry
 from coordinator.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
@@ -111,6 +112,9 @@ GroupTimer: TypeAlias = SessionTimer | PendingMemberTimer | JoinTimer | SyncTime
 
 GroupStored: TypeAlias = AssignmentStored | StaticMemberStored
 """The kinds of `Result.then` that are handed back to a group when its append has finished."""
+
+LoadedPart: TypeAlias = NewestCommits | StateEntry
+"""What a load replays beside records and markers: the newest commits in a log, or a part of a snapshot."""
 
 
 class Shard:
@@ -164,15 +168,15 @@ class Shard:
 
     def replay(
         self,
-        entry: Appendable | Marker | NewestCommits,
+        entry: Appendable | Marker | LoadedPart,
         offset: int,
         producer: ProducerAndEpoch | None = None,
     ) -> None:
         """Apply the entry that the log has at `offset`, in order. Stored state changes here alone.
 
         An entry is a record, the records of one commit as a run or prepared, or a marker; in a load also the
-        newest commits of one group and topic, which a test compares with a replay of each record. Offsets of
-        a `producer`'s transaction are held until its marker comes.
+        newest commits of one group and topic, or a part of a snapshot, which tests compare with a replay of
+        each record. Offsets of a `producer`'s transaction are held until its marker comes.
         """
         if isinstance(entry, CoordinatorRecord):
             self._replay_record(entry, offset, producer)
@@ -184,8 +188,8 @@ class Shard:
         elif isinstance(entry, Marker):
             self._end_transaction(entry)
         else:
-            assert isinstance(entry, NewestCommits), entry
-            self._put_newest(entry)
+            assert isinstance(entry, LoadedPart), entry
+            self._replay_part(entry)
 
     def _replay_record(
         self, record: CoordinatorRecord, offset: int, producer: ProducerAndEpoch | None
@@ -216,11 +220,19 @@ class Shard:
         if self.is_loaded and group_id not in self.groups:
             self.groups[group_id] = Group(group_id)
 
-    def _put_newest(self, newest: NewestCommits) -> None:
+    def _replay_part(self, part: LoadedPart) -> None:
+        """Replay what a load found, in the log or in a snapshot of what the log says."""
         assert not self.is_loaded, "a living shard replays record by record"
-        offsets = TopicOffsets.of_newest(newest.found)
-        if offsets:
-            self.offsets.put_all(newest.group_id, newest.topic, offsets)
+        if isinstance(part, NewestCommits):
+            offsets = TopicOffsets.of_newest(part.found)
+            if offsets:
+                self.offsets.put_all(part.group_id, part.topic, offsets)
+        elif isinstance(part, StoredGroup):
+            self.stored[part.group_id] = part
+        elif isinstance(part, StoredOffsets):
+            self.offsets.put_all(*part)
+        else:
+            self.offsets.transactions = part
 
     def loaded(self, now_ms: int, wall_ms: int) -> Result:
         """Begin to serve after the log has been read: build the groups, with a full session per member (3.65).

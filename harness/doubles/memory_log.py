@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 
 from protocol.records.records import Batch, parse_header, set_base_offset
-from storage.files import StorageError
+from storage.files import Buffer, StorageError
 from storage.log.partition_log import Appended, BatchTooLarge
 from storage.producers.producer_state import ProducerState
 
@@ -24,6 +24,8 @@ class MemoryLog:
         self.producers = SimpleNamespace(state=ProducerState(), settle=lambda: None)
         self.failure: StorageError | None = None
         self.stored: list[bytearray] = []
+        self.snapshot: bytes | None = None
+        self.snapshot_failure: StorageError | None = None
         self._max_batch_bytes = max_batch_bytes
         self._staged: list[bytearray] = []
 
@@ -50,6 +52,20 @@ class MemoryLog:
     def batches(self, start_offset: int, window_bytes: int) -> Iterator[tuple[Batch, memoryview]]:
         for data in self.stored:
             yield parse_header(data), memoryview(data)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.stored))
+
+    def write_shard_snapshot(self, version: int, parts: Sequence[Buffer]) -> None:
+        """Keep the snapshot; whether it is of this log is for tests with files."""
+        if self.snapshot_failure is not None:
+            raise self.snapshot_failure
+        self.snapshot = b"".join(parts)
+
+    def take_shard_snapshot(self, version: int) -> memoryview | None:
+        taken, self.snapshot = self.snapshot, None
+        return None if taken is None else memoryview(taken)
 
     def record_counts(self) -> list[int]:
         """Number of records in each durable batch."""

@@ -117,8 +117,8 @@ class RuntimeWorld(ManualTimers):
     def read_shard(self, runner: ShardRunner[Any], *, cut_back: bool) -> None:
         """Do the loader's work: cut the log back if `cut_back`, replay it, and start the runner."""
         kind = runner.kind
-        shard = kind.new_shard(runner.partition)
-        runner.start(load_shard(kind, shard, runner.log, Clock(), self.load_buffer_bytes, cut_back))
+        partition, partition_log = runner.partition, runner.log
+        runner.start(load_shard(kind, partition, partition_log, Clock(), self.load_buffer_bytes, cut_back))
 
     def end_turn(self) -> None:
         """End the loop's turn: write what the turn gathered as batches and flush them."""

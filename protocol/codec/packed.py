@@ -8,12 +8,13 @@ one by one, made when they are asked for.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
-from itertools import repeat
 from struct import Struct as StructFormat
 from typing import Any, Final, Generic, SupportsIndex, TypeVar, overload
 
+from protocol.codec.packed_numbers import WIDTHS, column, interleave, take_numbers
 from protocol.codec.primitives import Fixed
 from protocol.codec.schema import FieldSpec, Text, layout_of
 
@@ -51,6 +52,11 @@ class Packing:
             if isinstance(field.type, Text)
         }
         self._tags_at = starts[-1]
+        self.numbers = [
+            (field.name, start, code)
+            for field, start, code in zip(self.fields, starts, codes, strict=False)
+            if not isinstance(field.type, Text)
+        ]
 
     def take(self, buffer: bytes, position: int, count: int) -> PackedArray[Any] | None:
         """Return `count` elements from byte `position` of `buffer` on, packed.
@@ -69,22 +75,21 @@ class Packing:
 
     def _is_empty(self, raw: bytes, start: int, nullable: bool) -> bool:
         """Whether the string field at byte `start` of every element in `raw` is empty, or null if `nullable`."""
-        column = raw[start :: self.form.size]
+        first = raw[start :: self.form.size]
         if self._flexible:
-            return not column.strip(_NULL_OR_EMPTY if nullable else _NULL_OR_EMPTY[1:])
+            return not first.strip(_NULL_OR_EMPTY if nullable else _NULL_OR_EMPTY[1:])
         second = raw[start + 1 :: self.form.size]
-        return column == second and (
-            not column.strip(_ALL_ZERO) or (nullable and not column.strip(_MINUS_ONE))
-        )
+        return first == second and (not first.strip(_ALL_ZERO) or (nullable and not first.strip(_MINUS_ONE)))
 
     def pack(self, **columns: Sequence[int]) -> PackedArray[Any]:
         """Return packed elements of `columns`, all of one length and by field name, with empty texts."""
         count = len(next(iter(columns.values())))
-        empty = repeat(1 if self._flexible else 0, count)
-        values = [empty if isinstance(field.type, Text) else columns[field.name] for field in self.fields]
-        if self._flexible:
-            values.append(repeat(0, count))
-        return PackedArray(self, b"".join(map(self.form.pack, *values)))
+        empty = b"\1" if self._flexible else b"\0\0"
+        values = [
+            empty if isinstance(field.type, Text) else column(_code(field), columns[field.name])
+            for field in self.fields
+        ]
+        return PackedArray(self, bytes(interleave(count, *values, b"\0" if self._flexible else b"")))
 
     def element(self, position: int, raw: bytes) -> Any:
         """Return the element at byte `position` of `raw` as an object."""
@@ -98,8 +103,8 @@ class Packing:
 
 
 def _code(field: FieldSpec) -> str:
-    if not isinstance(field.type, Fixed):
-        raise TypeError(f"{field.name} is neither a number nor a text")
+    if not isinstance(field.type, Fixed) or field.type.code not in WIDTHS:
+        raise TypeError(f"{field.name} is neither a whole number nor a text")
     return field.type.code
 
 
@@ -115,11 +120,13 @@ class PackedArray(Generic[T]):
         self.raw = raw
 
     @cached_property
-    def columns(self) -> dict[str, tuple[int, ...]]:
+    def columns(self) -> dict[str, array[int]]:
         """The numbers of all elements, by the name of their field; texts are empty, and not among them."""
-        values = zip(*self.packing.form.iter_unpack(self.raw), strict=True)
-        pairs = zip(self.packing.fields, values, strict=False)
-        return {field.name: column for field, column in pairs if not isinstance(field.type, Text)}
+        count, stride = len(self), self.packing.form.size
+        return {
+            name: take_numbers(self.raw, start, stride, code, count)
+            for name, start, code in self.packing.numbers
+        }
 
     def __len__(self) -> int:
         return len(self.raw) // self.packing.form.size

@@ -18,9 +18,10 @@ partition that has an offset. Version 0 (offsets kept in ZooKeeper) is gone sinc
 | 10 | topics go by id and no longer by name (KIP-848) |
 """
 
+from collections.abc import Sequence
 from dataclasses import field
 
-from protocol.codec.codec import request, response, since, struct
+from protocol.codec.codec import packed, request, response, since, struct
 from protocol.codec.primitives import ZERO_UUID, Int16, Int32, Int64, Uuid
 
 
@@ -62,6 +63,7 @@ class OffsetFetchRequest:
     require_stable: bool = since(7, default=False)
 
 
+@packed
 @struct
 class OffsetFetchResponsePartition:
     """One partition, versions up to 7. Nothing committed: offset -1, metadata "", no error."""
@@ -78,9 +80,10 @@ class OffsetFetchResponseTopic:
     """One topic, versions up to 7."""
 
     name: str
-    partitions: list[OffsetFetchResponsePartition]
+    partitions: Sequence[OffsetFetchResponsePartition]
 
 
+@packed
 @struct
 class OffsetFetchResponsePartitions:
     """One partition of one group, from version 8 on. Nothing committed: as in the flat form."""
@@ -98,7 +101,7 @@ class OffsetFetchResponseTopics:
 
     name: str = since(8, until=9, default="", ignorable=True)
     topic_id: Uuid = since(10, default=ZERO_UUID, ignorable=True)
-    partitions: list[OffsetFetchResponsePartitions]
+    partitions: Sequence[OffsetFetchResponsePartitions]
 
 
 @struct

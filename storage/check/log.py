@@ -33,9 +33,10 @@ from storage.log.partition_files import (
 from storage.log.sealed_segments import Sizes, faults
 from storage.log.segment import LOG_SUFFIX
 from storage.log.segment_files import SegmentFile, scan_segment_file, segment_files
+from storage.log.shard_snapshot import SHARD_SNAPSHOT
 
 SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)")
-SMALL_FILES: Final = frozenset({PARTITION_METADATA, LEADER_EPOCHS})
+SMALL_FILES: Final = frozenset({PARTITION_METADATA, LEADER_EPOCHS, SHARD_SNAPSHOT})
 SIDE_FILE_SUFFIXES: Final = (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,

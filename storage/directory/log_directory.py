@@ -340,10 +340,13 @@ class LogDirectory:
             if exists:
                 self._purge(renamed)
 
-    def close(self, close_all: CloseAll = map) -> list[StorageError]:
+    def close(
+        self, close_all: CloseAll = map, before_release: Callable[[], object] = list
+    ) -> list[StorageError]:
         """Close every log and release the directory; return the errors of what could not be closed cleanly.
 
-        Without any, the marker of a clean shutdown is written: the next start trusts the files as they are.
+        Without any, the marker of a clean shutdown is written: the next start trusts the files as they are. Then
+        `before_release` is called, with every log closed and synced and the directory still held.
         """
         with self._guard:
             outcomes = close_all(_failure_to_close, list(self._logs.values()))
@@ -355,7 +358,10 @@ class LogDirectory:
                     write_clean_shutdown(self._files, self.path)
             except StorageError as error:
                 failures.append(error)
-            self._lock_file.close()
+            try:
+                before_release()
+            finally:
+                self._lock_file.close()
             return failures
 
     def _close_journal(self) -> None:

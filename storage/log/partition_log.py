@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from protocol.records.batch import parse_header, set_base_offset
-from storage.files import Files, StorageError
+from storage.files import Buffer, Files, StorageError
 from storage.log.config import LogConfig
 from storage.log.lifecycle import LifeTrigger, LogLife
 from storage.log.log_producers import LogProducers
@@ -35,6 +35,7 @@ from storage.log.recovery import Recovered, Recovery
 from storage.log.retention import count_below, count_expired
 from storage.log.sealed_segments import PartitionSeals, Sizes
 from storage.log.segment import Segment, StagedBatch
+from storage.log.shard_snapshot import take_snapshot, write_snapshot
 from storage.log.writer import LogWriter
 from storage.producers.producer_snapshot import drop_snapshots_beyond
 from storage.producers.producer_state import ProducerState
@@ -321,6 +322,23 @@ class PartitionLog(LogReader):
                 self.life.run_or_fail(self.producers.close)
             for segment in self.segments:
                 segment.close()
+
+    def write_shard_snapshot(self, version: int, parts: Sequence[Buffer]) -> None:
+        """Leave the owner's state beside the closed log, for the next start; see `shard_snapshot`. Blocks."""
+        self.life.refuse_if_failed()
+        try:
+            write_snapshot(self._files, self, self.topic_id, version, parts)
+        finally:
+            for segment in self.segments:
+                segment.close()
+
+    def take_shard_snapshot(self, version: int) -> memoryview | None:
+        """Remove the snapshot that the last stop left, and return the owner's state; None without one. Blocks.
+
+        Raises UnusableSnapshot, StorageError.
+        """
+        self.life.refuse_unless_opened()
+        return take_snapshot(self._files, self, self.topic_id, version)
 
     def abandon(self) -> None:
         """Drop what is staged and refuse everything from now on: the directory is about to be deleted."""

@@ -27,14 +27,22 @@ from harness.swap import OFFSETS, swap_in
 from harness.wire import WireClient
 from muster.cli import run
 from muster.log.rows import OffsetRow, write_rows
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files
 from storage.log.partition_files import PARTITION_METADATA, write_partition_metadata
+from storage.log.shard_snapshot import SHARD_SNAPSHOT
 from tests.clients.fleet import Fleet
 
 PARTITIONS = 4
 SETTINGS = {"group.initial.rebalance.delay.ms": "1000", "offsets.topic.num.partitions": str(PARTITIONS)}
 MUSTER = {**SETTINGS, "node.id": "0", "auto.create.topics.enable": "false"}
+FILLER = "filler"
 IMPORTED, IMPORTED_ONLINE = "imported", "imported-online"
 GROUPS = "consumer.group.ConsumerGroupCommand"
 CONSUMER = "consumer.ConsoleConsumer"
@@ -89,11 +97,31 @@ def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterDaemon]:
 @pytest.fixture(scope="module")
 def by_muster(muster: MusterDaemon) -> Written:
     """What Muster wrote. This ends the daemon, so tests that need it alive come before."""
+    with WireClient(muster.bootstrap) as client:
+        fill(client)
     written = Written(
         muster.log_dir, made.report(muster.bootstrap, CLASSIC_GROUPS), made.listed(muster.bootstrap)
     )
     assert muster.terminate() == 0
+    assert snapshots(muster.log_dir), "the log of one shard is long enough to leave one"
     return written
+
+
+def fill(client: WireClient) -> None:
+    """Make the log of one shard long, by commits with all the metadata that there may be."""
+    longest = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_metadata="x" * 4_000
+    )
+    request = OffsetCommitRequest(
+        group_id=FILLER, topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[longest])]
+    )
+    made.await_coordinator(client, [FILLER])
+    for _ in range(100):
+        assert client.ask(request, 8).topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def snapshots(log_dir: Path) -> list[str]:
+    return sorted(str(path.relative_to(log_dir)) for path in log_dir.glob(f"{OFFSETS}-*/{SHARD_SNAPSHOT}"))
 
 
 # What Kafka wrote.
@@ -321,6 +349,7 @@ def second_life(
     file = tmp_path_factory.mktemp("import") / "rows.jsonl"
     write_rows(file, [OffsetRow(IMPORTED, TOPIC, 1, 33, metadata="by import")])
     assert run(["log", "import", str(file), str(kafka.log_dir)]) == 0
+    assert snapshots(kafka.log_dir) == snapshots(by_muster.log_dir)
     return kafka.start()
 
 
@@ -345,6 +374,7 @@ def test_kafkas_tools_report_our_groups(second_life: KafkaBroker, by_muster: Wri
         (row[0], row[1], int(row[2])): int(row[3]) for row in rows if len(row) > 5 and row[3].isdigit()
     }
     assert committed == {
+        (FILLER, TOPIC, 0): 1,
         **{
             (group, topic, partition): offset
             for group, (*_, offsets) in by_muster.report.items()

@@ -104,7 +104,7 @@ def removal(group: str) -> list[CoordinatorRecord]:
 
 def load(log: PartitionLog) -> Shard:
     kind = group_shards(lambda partition: Shard(partition, GroupSettings(), Topics(t=3)))
-    return load_shard(kind, kind.new_shard(0), log, Clock(), 1 << 20, cut_back=False).shard
+    return load_shard(kind, 0, log, Clock(), 1 << 20, cut_back=False).shard
 
 
 def visible(shard: Shard) -> dict[str, object]:

@@ -74,8 +74,8 @@ def test_only_arrays_without_notes_are_packed(version: int, note: str | None) ->
     found = read(request(version, rows), version)
     assert isinstance(found, PackedArray) == (note != "x")
     if isinstance(found, PackedArray):
-        assert found.columns["partition_index"] == tuple(range(100))
-        assert found.columns["committed_offset"] == tuple(range(0, 200, 2))
+        assert list(found.columns["partition_index"]) == list(range(100))
+        assert list(found.columns["committed_offset"]) == list(range(0, 200, 2))
         assert found[7] == found[7:9][0]
         assert found[-1].committed_metadata == note
     one_note = [*rows[:50], (50, 1, 1, "here"), *rows[51:]]

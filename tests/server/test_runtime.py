@@ -100,6 +100,8 @@ class BrokenLog:
 
     def fail_back(self) -> None: ...
 
+    def take_shard_snapshot(self, version: int) -> None: ...
+
     def batches(self, start_offset: int, window_bytes: int) -> Iterator[Any]:
         error = next(self._errors, None)
         if error is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.topics.workers import Workers
 from protocol.records.records import Batch, parse_header, set_base_offset
-from storage.files import OnFlushed, StorageError
+from storage.files import Buffer, OnFlushed, StorageError
 from storage.log.partition_log import Appended
 from storage.producers.producer_state import ProducerState
 from tests.simulation.cleaning import cleaned
@@ -54,6 +54,7 @@ class SimulatedLog:
         self.clean_offset = 0
         self.batches_cleaned = 0
         self._disk = disk
+        self._snapshot: tuple[int, bytes] | None = None
         self._draft: tuple[int, list[bytearray]] | None = None  # What is to come instead of so many batches.
         self.producers = SimpleNamespace(state=ProducerState(), settle=lambda: None)
         self._on_durable = on_durable
@@ -116,6 +117,20 @@ class SimulatedLog:
         for data in self.durable:
             yield parse_header(data), memoryview(data)
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.durable))
+
+    def write_shard_snapshot(self, version: int, parts: Sequence[Buffer]) -> None:
+        """What is left here is never damaged: that is for real logs."""
+        self._snapshot = self.durable_offset, b"".join(parts)
+
+    def take_shard_snapshot(self, version: int) -> memoryview | None:
+        snapshot, self._snapshot = self._snapshot, None
+        return (
+            memoryview(snapshot[1]) if snapshot is not None and snapshot[0] == self.durable_offset else None
+        )
+
 
 class SimulatedFlusher:
     """As `storage.flusher.Flusher`, for one process: a flush ends a drawn time after it began."""
@@ -123,11 +138,16 @@ class SimulatedFlusher:
     def __init__(self, loop: ProcessLoop, disk: Disk) -> None:
         self._loop = loop
         self._disk = disk
+        self._under_way: dict[int, Callable[[], None]] = {}
+        self._numbers = count()
 
     def schedule(self, log: SimulatedLog, done: OnFlushed) -> None:
         batches = list(log.staged)
+        number = next(self._numbers)
 
         def end() -> None:
+            if self._under_way.pop(number, None) is None:
+                return  # The stop did not wait for its time.
             if log.failure is None:
                 log.failure = self._disk.failure()
                 log.met_no_room = log.failure is NO_ROOM
@@ -135,10 +155,13 @@ class SimulatedFlusher:
                 log.flush(batches)
             done(log.failure)
 
+        self._under_way[number] = end
         self._loop.run_at(self._disk.flush_ends_ms(self._loop.timeline), Origin.THREAD, end)
 
     def close(self) -> None:
-        """A process of the simulation ends by dying."""
+        """End every flush that is under way, and those that follow."""
+        while self._under_way:
+            next(iter(self._under_way.values()))()
 
 
 class Log(Protocol):
@@ -164,6 +187,7 @@ class Storage(Protocol):
     def producer_ids(self, workers: Workers) -> Any: ...
     def open(self) -> None: ...
     def crash(self) -> None: ...
+    def stop(self, before_release: Callable[[], object]) -> None: ...
     def clean(self, loop: ProcessLoop, took_ms: int, delete_retention_ms: int) -> None: ...
     def close(self) -> None: ...
 
@@ -220,6 +244,12 @@ class ModelStorage:
         """The logs keep what had reached the disk."""
         for log in self._all:
             log.crash(self._random.randint(0, len(log.staged)), swaps=self._random.random() < 0.5)
+
+    def stop(self, before_release: Callable[[], object]) -> None:
+        """The logs are whole, or have failed and are cut back by the next start."""
+        before_release()
+        for log in self._all:
+            log.crash(0, swaps=True)
 
     def clean(self, loop: ProcessLoop, took_ms: int, delete_retention_ms: int) -> None:
         """Compact some of every log: read now, swapped when the cleaner is through."""

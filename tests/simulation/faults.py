@@ -41,6 +41,16 @@ def start_again(simulation: Simulation) -> None:
         simulation.server.start()
 
 
+def restart_cleanly(simulation: Simulation) -> None:
+    """The coordinator is stopped, which leaves its logs closed, with snapshots beside them, and started again."""
+    server = simulation.server
+    if server.runtime is not None and not simulation.disk.is_sound and not server.loop.is_stopped:
+        server.stop()
+        simulation.timeline.after(
+            simulation.random.choice((50, 1_000, 8_000)), partial(start_again, simulation)
+        )
+
+
 def stop_the_server(simulation: Simulation) -> None:
     simulation.server.stop_for(simulation.random.choice((100, 400, 3_000, 20_000, 60_000)))
 
@@ -198,6 +208,7 @@ Fault = Callable[["Simulation"], None]
 FAULTS: Final[list[Fault]] = [
     crash,
     crash,
+    restart_cleanly,
     stop_the_server,
     break_the_disk,
     fill_the_disk,

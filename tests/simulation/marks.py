@@ -88,6 +88,10 @@ MARKS: Final[Mapping[str, str]] = MappingProxyType(
         "behind_failed": "what the journal has cannot be written to a segment, or not be synced there",
         "checkpoint_cut_by_death": "the process dies in a checkpoint of the journal",
         "cleaning_cut_by_death": "the process dies between the operations of a cleaning",
+        "stopped_cleanly": "the process stops with every log closed whole",
+        "snapshot_restored": "a shard is restored from the snapshot of a clean stop",
+        "snapshot_refused": "a snapshot is torn, or not of the log as it is",
+        "snapshot_cut_by_death": "the process dies while it writes a snapshot",
         # The daemon's own connections.
         "request_behind_an_unanswered_one": "a request comes while the one before it is unanswered",
         "frame_read_in_part": "the daemon reads when only part of a frame has come",

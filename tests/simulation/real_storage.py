@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,12 +27,13 @@ from protocol.topic_partition import TopicPartition
 from storage.cleaning.cleanable import cleanable
 from storage.cleaning.compaction import Compaction, CompactionLimits, LogChanged
 from storage.directory.log_directory import LogDirectory
-from storage.files import CorruptSegment, OnFlushed, StorageError
+from storage.files import Buffer, CorruptSegment, OnFlushed, StorageError
 from storage.journal.journal import Journal, Outcomes
 from storage.log.config import LogConfig
 from storage.log.log_producers import LogProducers
 from storage.log.partition_log import Appended, PartitionLog
 from storage.log.segment_swap import StuckSwap
+from storage.log.shard_snapshot import SHARD_SNAPSHOT, UnusableSnapshot
 from storage.log.staged_log import StagedLog
 from tests.simulation.cleaning import DAY_MS
 from tests.simulation.disk import Disk, OnDurable, Partitions
@@ -67,6 +68,7 @@ class WatchedLog:
     durable_offset = property(lambda self: self.log.durable_offset)
     failure = property(lambda self: self.log.failure)
     is_open = property(lambda self: self.log.is_open)
+    size_bytes = property(lambda self: self.log.size_bytes)
 
     @property
     def producers(self) -> LogProducers:
@@ -130,6 +132,26 @@ class WatchedLog:
             if error.operation in LOOKS:
                 self._storage.reach("load_could_not_read")
             raise
+
+    def write_shard_snapshot(self, version: int, parts: Sequence[Buffer]) -> None:
+        try:
+            self.log.write_shard_snapshot(version, parts)
+        except Died:
+            self._storage.reach("snapshot_cut_by_death")
+            raise
+
+    def take_shard_snapshot(self, version: int) -> memoryview | None:
+        """What is taken has to be what the shadow says; the witness compares when the shard has loaded."""
+        try:
+            taken = self.log.take_shard_snapshot(version)
+        except UnusableSnapshot:
+            self._storage.reach("snapshot_refused")
+            raise
+        if taken is not None:
+            self._storage.reach("snapshot_restored")
+        if (self.log.directory / SHARD_SNAPSHOT).exists():
+            self._storage.violated("a shard serves beside its snapshot")
+        return taken
 
     def note_durable(self) -> None:
         """Read what has become durable since the last time."""
@@ -264,6 +286,37 @@ class RealStorage:
         elif self._random.random() < 0.2 and self._dies_in(lambda: self.journal.checkpoint(self._wall_ms())):
             self.reach("checkpoint_cut_by_death")
 
+    def stop(self, before_release: Callable[[], object]) -> None:
+        """The logs are closed, unless the process dies in it; the power may fail afterwards."""
+        directory = self._directory
+        assert directory is not None, "a process that is there stops"
+        self._cleaning.clear()
+        self._close(directory, before_release)
+        for logs in self._logs.values():
+            for log in logs:
+                if log.is_open:
+                    log.note_durable()
+        self._let_go()
+        if self._random.random() < 0.3:
+            self._files.crash(self._random)
+
+    def _close(self, directory: LogDirectory, before_release: Callable[[], object]) -> None:
+        """Close the directory; the process may die in it, or in what is done last."""
+        random = self._random
+        if random.random() < 0.15:
+            self._dies_in(partial(directory.close, before_release=before_release))
+            return
+
+        def last() -> None:
+            if random.random() < 0.3:
+                self.faults.die_after(random.randrange(6))
+            before_release()
+
+        with suppress(Died):
+            if not directory.close(before_release=last):
+                self.reach("stopped_cleanly")
+        self.faults.live()
+
     def _dies_in(self, work: Callable[[], object]) -> bool:
         """Do some of what a process does, perhaps nothing, perhaps all; whether it dies amid."""
         if self._random.random() < 0.3:
@@ -380,11 +433,15 @@ class RealFlusher:
     def _begin(self) -> None:
         if self.in_flight or not self._scheduled:
             return
-        self.in_flight, self._scheduled = self._scheduled, []
-        self._loop.run_at(self._disk.flush_ends_ms(self._loop.timeline), Origin.THREAD, self._end)
+        frame = self.in_flight = self._scheduled
+        self._scheduled = []
+        self._loop.run_at(
+            self._disk.flush_ends_ms(self._loop.timeline), Origin.THREAD, lambda: self._end(frame)
+        )
 
-    def _end(self) -> None:
-        frame = self.in_flight
+    def _end(self, frame: list[tuple[WatchedLog, OnFlushed]]) -> None:
+        if frame is not self.in_flight:
+            return  # The stop did not wait for its time.
         failed = self._storage.journal.write([log.log for log, _ in frame])
         for log, _ in frame:
             log.framed(failed.get(log.log))
@@ -420,7 +477,10 @@ class RealFlusher:
             log.on_written(error)
 
     def close(self) -> None:
-        """A process of the simulation ends by dying."""
+        """End the frame that is under way, and those that follow."""
+        self._begin()
+        while self.in_flight:
+            self._end(self.in_flight)
 
 
 class RealDisk(Disk):

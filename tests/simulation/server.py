@@ -21,6 +21,7 @@ from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.group_shards import group_shards
 from coordinator.runtime.loop import Runtime
 from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.snapshots import write_snapshots
 from coordinator.runtime.transaction_verification import CoordinatorVerifier
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.group_apis import GroupApis
@@ -162,6 +163,23 @@ class Server:
     def crash(self) -> None:
         """The process dies between two steps; connections are gone, the logs keep what had reached the disk."""
         self.witness.on_server("dies")
+        calls = self._end()
+        self.storage.crash()
+        self._on_died(calls)
+
+    def stop(self) -> None:
+        """The process stops as the daemon does, unless the disk fails or it dies meanwhile."""
+        runtime = self.runtime
+        assert runtime is not None, "a process that is there stops"
+        self.witness.on_server("dies: it was stopped")
+        runtime.stop()
+        runners = runtime.runners
+        calls = self._end()
+        self.storage.stop(lambda: write_snapshots(runners, min_log_bytes=0))
+        self._on_died(calls)
+
+    def _end(self) -> list[Call]:
+        """End the process; return what it had been asked and not answered."""
         self.loop.is_dead = True
         self.runtime = None
         self.unread.clear()
@@ -171,8 +189,7 @@ class Server:
         ends, self.ends = self.ends, []
         for end in ends:
             end.die()
-        self.storage.crash()
-        self._on_died(calls)
+        return calls
 
     def _on_died(self, calls: list[Call]) -> None:
         """The process is gone, and with it what it was asked."""
