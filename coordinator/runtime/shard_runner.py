@@ -142,7 +142,7 @@ class ShardRunner(Generic[S]):
             return
         self._current = pending
         self._handle(RequestReceived(request, context, self._host.wall_ms()))
-        unanswered, self._current = self._current, None
+        unanswered = _take_current(self)
         if unanswered is not None:
             self._parked[unanswered.reply_to] = (unanswered.request, unanswered.api_version)
 
@@ -341,7 +341,7 @@ class ShardRunner(Generic[S]):
 
     def recover(self, answer: ErrorCode) -> None:
         """Answer all parked requests with `answer`, and have the log cut back and read again."""
-        current, self._current = self._current, None
+        current = _take_current(self)
         if current is not None:
             self._fail_one(current, answer)
         self._fail_parked(answer)
@@ -429,3 +429,12 @@ class ShardRunner(Generic[S]):
         self.state = next_state(TRANSITIONS, self.state, trigger)
         if self.state is not ACTIVE:
             self.shard = None
+
+
+def _take_current(runner: ShardRunner[Any]) -> PendingRequest | None:
+    """Return the request at hand, if it is unanswered, and forget it.
+
+    A function: where a request was just assigned mypy takes it for still there, and compiled code insists on it.
+    """
+    current, runner._current = runner._current, None
+    return current
