@@ -49,7 +49,7 @@ class RequestContext:
     api_version: int
     client_id: str
     client_host: str  # "/127.0.0.1", as Kafka shows it.
-    new_uuid: str = ""  # A fresh UUID to make member ids of; set for JoinGroup only.
+    new_uuid: str = ""  # A fresh UUID to make a member id of; set for a JoinGroup without one.
 
 
 class RequestReceived(NamedTuple):

@@ -39,11 +39,11 @@ class Join:
         """This request as the member keeps it until it is answered."""
         return Parked(self.context.reply_to, self.context.api_version)
 
-    def refuse(self, error: ErrorCode, member_id: str = "") -> Result:
+    def refuse(self, error: ErrorCode, member_id: str = "", *, reveals_stored: bool = True) -> Result:
         """Return a Result that answers `error` now, with `member_id` in the response."""
         refusal = response_with_error(JoinGroupResponse, error, self.context.api_version)
         refusal.member_id = member_id
-        return Result(replies=(Reply(self.context.reply_to, refusal),))
+        return Result(replies=(Reply(self.context.reply_to, refusal, reveals_stored),))
 
     def new_cause(self, member: Member, kind: CauseKind, detail: str | None = None) -> Cause:
         """Return this join as a cause, with its own client: a static member's may have been another before."""
