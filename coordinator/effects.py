@@ -33,8 +33,7 @@ ProducerAndEpoch: TypeAlias = tuple[int, int]
 """Producer id and epoch of a transactional batch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """The time of one event, on both clocks: ms of the monotonic one, and ms since the epoch."""
 
     now_ms: int

@@ -9,7 +9,7 @@ out and not used yet in `pending_members`.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from coordinator.effects import Effects, Moment, RequestContext
@@ -160,7 +160,7 @@ def _add_member(group: Group, member_id: str, join: Join) -> None:
     """Add a member that is new to the group, parked until the join phase ends."""
     member = _new_member(member_id, join)
     if group.initial_delay is not None and not group.initial_delay.member_came:
-        group.initial_delay = replace(group.initial_delay, member_came=True)
+        group.initial_delay = group.initial_delay._replace(member_came=True)
     group.add(member, join.request.protocol_type)
     group.park_join(member, join.parked, join.at.now_ms)
     effects = join.effects

@@ -9,7 +9,6 @@ Nothing here knows a request: handlers pass the cause of the change, for people 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from coordinator.effects import Effects, Moment
@@ -154,7 +153,7 @@ def _drop(group: Group, members: list[Member], effects: Effects) -> None:
 def _extend_join(group: Group, at: Moment, cause: Cause, effects: Effects) -> None:
     """Extend the join phase by a rebalance timeout: only static members remain, and none rejoined (3.18)."""
     if group.initial_delay is not None:
-        group.initial_delay = replace(group.initial_delay, remaining_ms=0)
+        group.initial_delay = group.initial_delay._replace(remaining_ms=0)
     effects.history.append(new_event(group, at, cause._replace(kind=CauseKind.JOIN_PHASE_EXTENDED)))
     _arm_join_timer(group, at.now_ms + group.rebalance_timeout_ms, effects)
 
