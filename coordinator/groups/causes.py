@@ -8,9 +8,8 @@ texts and former slugs, and a test compares.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, unique
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 REASON_MAX_CHARS: Final = 255
 """Number of characters kept of the reason a client sends; the Java client cuts its reasons to the same length."""
@@ -90,8 +89,7 @@ class CausingMember(Protocol):
         """Client id and host of the process that is this member now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(NamedTuple):
     """One cause of a change, for people: its kind and, where one is behind it, the member or client."""
 
     kind: CauseKind
@@ -111,15 +109,19 @@ class Cause:
         detail: str | None = None,
         client_reason: str | None = None,
         removed: tuple[str, ...] = (),
+        client: tuple[str, str] | None = None,
     ) -> Cause:
-        """Return a cause that `member` is behind; of `client_reason` (KIP-800), REASON_MAX_CHARS are kept."""
+        """Return a cause that `member` is behind; of `client_reason` (KIP-800), REASON_MAX_CHARS are kept.
+
+        `client` is its client id and host, by default those of the process that is the member now.
+        """
         return cls(
             kind,
             detail,
             client_reason[:REASON_MAX_CHARS] if client_reason else None,
             member.member_id,
             member.group_instance_id,
-            *member.origin,
+            *(client or member.origin),
             removed,
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from coordinator.effects import NOTHING, CoordinatorRecord, Moment, Result, SetTimer, combine
+from coordinator.effects import CoordinatorRecord, Effects, Moment
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.records import new_offset_commit_tombstone
@@ -38,38 +38,48 @@ class OffsetSweep:
         self._slice_offsets = slice_offsets
         self._remaining: Iterator[str] | None = None
 
-    def schedule(self, now_ms: int) -> Result:
-        """Return the timer of the next round, `offsets.retention.check.interval.ms` from now."""
+    def schedule(self, now_ms: int, effects: Effects) -> None:
+        """Set the timer of the next round, `offsets.retention.check.interval.ms` from now."""
         self._remaining = None
         deadline_ms = now_ms + self._settings.offsets_retention_check_interval_ms
-        return Result(timers=(SetTimer(self._key, deadline_ms),))
+        effects.set_timer(self._key, deadline_ms)
 
-    def on_timer(self, groups: dict[str, Group], offsets: CommittedOffsets, at: Moment) -> Result:
+    def on_timer(
+        self, groups: dict[str, Group], offsets: CommittedOffsets, at: Moment, effects: Effects
+    ) -> None:
         """Expire the offsets of the next slice of groups, and set the timer of the next slice or round."""
         if self._remaining is None:
             self._remaining = iter(tuple(groups))
-        results: list[Result] = []
+        retention_ms = self._settings.offsets_retention_ms
         weight = 0
         for group_id in self._remaining:
             if (group := groups.get(group_id)) is not None:
                 weight += sum(len(offsets.of_topic(group_id, topic)) for topic in offsets.topics_of(group_id))
-                results.append(expire_group(groups, offsets, group, self._settings.offsets_retention_ms, at))
+                expire_group(groups, offsets, group, retention_ms, at, effects)
             weight += 1
             if weight >= self._slice_offsets:
-                return combine([*results, Result(timers=(SetTimer(self._key, at.now_ms + 1),))])
-        return combine([*results, self.schedule(at.now_ms)])
+                effects.set_timer(self._key, at.now_ms + 1)
+                return
+        self.schedule(at.now_ms, effects)
 
 
 def expire_group(
-    groups: dict[str, Group], offsets: CommittedOffsets, group: Group, retention_ms: int, at: Moment
-) -> Result:
-    """Return tombstones for the expired offsets, and for the group if it has no members or offsets left (O22)."""
+    groups: dict[str, Group],
+    offsets: CommittedOffsets,
+    group: Group,
+    retention_ms: int,
+    at: Moment,
+    effects: Effects,
+) -> None:
+    """Write tombstones for the expired offsets, and for the group if it has no members or offsets left (O22)."""
     expired = expired_offsets(offsets, group, retention_ms, at.wall_ms)
     offset_count = sum(1 for _ in offsets.of_group(group.group_id))
     is_in_transaction = bool(offsets.transactions.of_group(group.group_id))  # Then the group stays (O20).
     if group.state is EMPTY and len(expired) == offset_count and not is_in_transaction:
-        return remove_group(groups, offsets, group, at, Cause(CauseKind.OFFSETS_EXPIRED))
-    return Result(records=tuple(expired), atomic=False) if expired else NOTHING
+        remove_group(groups, offsets, group, at, Cause(CauseKind.OFFSETS_EXPIRED), effects)
+    elif expired:
+        effects.records += expired
+        effects.atomic = False
 
 
 def expired_offsets(

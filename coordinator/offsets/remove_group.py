@@ -6,7 +6,7 @@ group with fewer offsets, and no client was answered that it is deleted. The gro
 
 from __future__ import annotations
 
-from coordinator.effects import Moment, Result
+from coordinator.effects import Effects, Moment
 from coordinator.groups.causes import Cause
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.records import new_group_tombstone, new_offset_commit_tombstone
@@ -16,18 +16,23 @@ from coordinator.offsets.committed import CommittedOffsets
 
 
 def remove_group(
-    groups: dict[str, Group], offsets: CommittedOffsets, group: Group, at: Moment, cause: Cause
-) -> Result:
-    """Remove an empty group: return tombstones for its offsets, then for the group (3.74, O25)."""
-    event = transition(group, Trigger.GROUP_REMOVED, at, cause)
+    groups: dict[str, Group],
+    offsets: CommittedOffsets,
+    group: Group,
+    at: Moment,
+    cause: Cause,
+    effects: Effects,
+) -> None:
+    """Remove an empty group: write tombstones for its offsets, then for the group (3.74, O25)."""
+    transition(group, Trigger.GROUP_REMOVED, at, cause, effects)
     del groups[group.group_id]
-    records = [
+    effects.records += [
         new_offset_commit_tombstone(group.group_id, topic, partition)
         for topic, partition, _ in offsets.of_group(group.group_id)
     ]
-    records += [
+    effects.records += [
         new_offset_commit_tombstone(group.group_id, topic, partition)
         for topic, partition in offsets.undecided(group.group_id)
     ]
-    records.append(new_group_tombstone(group.group_id))
-    return Result(records=tuple(records), history=(event,), atomic=False)
+    effects.records.append(new_group_tombstone(group.group_id))
+    effects.atomic = False

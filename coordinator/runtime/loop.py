@@ -2,7 +2,9 @@
 
 Owns the timing wheel and the shards' runners. The records that handlers wrote in one turn of the event
 loop are flushed at its end. One loop timer is armed for the wheel's next bucket, but no
-further ahead than PULSE_MS, and none when the wheel is empty. Knows no sockets and no rules of groups.
+further ahead than PULSE_MS, and none when the wheel is empty. Within a turn first requests come before the joins
+of members that have their ids (`deferred_joins`), and those before the timers that are due (`due_timers`).
+Knows no sockets and no rules of groups.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from typing import Any
 
 import structlog
 
-from coordinator.effects import GroupEvent, MarkersWanted
+from coordinator.effects import GroupEvent, MarkersWanted, RequestContext
 from coordinator.groups.partitioning import partition_for
 from coordinator.purgatory.delayed import K, OwnedTimers, Purgatory, TimerOwner
 from coordinator.purgatory.timing_wheel import TimingWheel
 from coordinator.runtime.clock import Clock
+from coordinator.runtime.deferred_joins import DeferredJoins
+from coordinator.runtime.due_timers import DueTimers
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.outages import Outages
 from coordinator.runtime.shard_loader import ShardLoader
@@ -53,16 +57,17 @@ class Runtime:
 
         `probe_disk_space` raises StorageError while the disk is full; it may block.
         """
-        self._clock = clock
-        self._flusher = flusher
+        self._clock, self._flusher = clock, flusher
         self.record_history = record_history
         self._loop = loop or asyncio.get_running_loop()
         self._dirty: dict[ShardRunner[Any], None] = {}  # In order, so that a run can be repeated.
-        self._is_stopped = False
+        self._is_stopped = self._wheel_awaits_joins = False
         self._armed_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self.wheel = TimingWheel(clock.now_ms())
         self._timers = OwnedTimers(self.wheel)
+        self._due_timers = DueTimers()
+        self._joins = DeferredJoins(self._loop.call_soon)
         self.purgatory = Purgatory(self.wheel)
         self.write_markers: WriteMarkers = _refuse_markers
         """Writes the markers of transactions; set by the daemon once it has its topics."""
@@ -89,6 +94,10 @@ class Runtime:
         return self.transaction_runners[partition_for(transactional_id, len(self.transaction_runners))]
 
     # The turn.
+
+    def join(self, request: Any, context: RequestContext) -> None:
+        """Handle a JoinGroup that carries a member id behind the other requests of this turn."""
+        self._joins.add(self.runner_for(request.group_id), request, context)
 
     def on_dirty(self, runner: ShardRunner[Any]) -> None:
         """Have `runner`'s new records flushed when all events of this turn have been handled."""
@@ -140,15 +149,24 @@ class Runtime:
             self._turn_wheel()
 
     def _turn_wheel(self) -> None:
+        """Fire what is due, behind the joins that arrived before: a join phase may end with it."""
+        if self._wheel_awaits_joins:
+            return
+        if not self._joins:
+            self._fire_due()
+            return
+        self._wheel_awaits_joins = True
+        self._joins.add_action(self._fire_due)
+        if self._armed_ms is None:
+            self._clock.wake_by(self._clock.now_ms())
+
+    def _fire_due(self) -> None:
+        self._wheel_awaits_joins = False
         if self._is_stopped:
             return
         now_ms = self._clock.now_ms()
-        for entry in self.wheel.advance(now_ms):
-            try:
-                entry.fire(now_ms)
-            except Exception:  # A bug of ours; the others that are due left the wheel with this one.
-                log.exception("a timer failed")
-        next_ms = self.wheel.next_deadline_ms()
+        self._due_timers.fire_slice(self.wheel.advance(now_ms), now_ms)
+        next_ms = now_ms if self._due_timers else self.wheel.next_deadline_ms()
         if next_ms is not None:
             self.arm(next_ms)
         elif self._armed_ms is None:
@@ -198,6 +216,7 @@ class Runtime:
             self._alarm.cancel()
         for runner in (*self.runners, *self.transaction_runners):
             runner.stop()
+        self._joins.handle_all()
         self._end_turn()
         self._flusher.close()
         self._loader.stop()

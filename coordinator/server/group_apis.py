@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from coordinator.data.transaction_verifier import TransactionVerifier
-from coordinator.effects import PreparedCommitReceived, new_tuple
+from coordinator.effects import PreparedCommitReceived, RequestContext, new_tuple
 from coordinator.groups.classic.heartbeat import Heartbeat
 from coordinator.offsets.transactional_commit import TransactionalCommit, adds_partition, verification_answer
 from coordinator.runtime.group_runner import GroupRunner
@@ -56,6 +56,9 @@ class GroupRuntime(Turns, Protocol):
     def runner_for(self, group_id: str) -> GroupRunner:
         """The runner of the shard that owns `group_id`."""
 
+    def join(self, request: JoinGroupRequest, context: RequestContext) -> None:
+        """Handle a JoinGroup that carries a member id behind the other requests of this turn."""
+
 
 class GroupApis:
     """The handlers of the group APIs, for the API table; `runtime` has the shards."""
@@ -97,8 +100,12 @@ class GroupApis:
         self._runtime.runner_for(request.group_id).request(request, context_of(pending, pending))
 
     def join_group(self, request: JoinGroupRequest, pending: Pending) -> None:
-        context = context_of(pending, pending, str(self._new_uuid()))
-        self._runtime.runner_for(request.group_id).request(request, context)
+        """JoinGroup (key 11): a member that has its id joins behind those that ask for one in the same turn."""
+        if request.member_id:
+            self._runtime.join(request, context_of(pending, pending))
+        else:
+            context = context_of(pending, pending, str(self._new_uuid()))
+            self._runtime.runner_for(request.group_id).request(request, context)
 
     def heartbeat(self, request: HeartbeatRequest, pending: Pending) -> None:
         """Heartbeat (key 12): its answer reveals nothing stored, so it never waits for the disk."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result
+from coordinator.effects import Effects, Moment, RequestContext
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.states import DELETE_ANSWER
 from coordinator.offsets.remove_group import remove_group
@@ -12,19 +12,18 @@ from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRe
 
 
 def delete_groups(
-    shard: ShardOffsets, request: DeleteGroupsRequest, context: RequestContext, at: Moment
-) -> Result:
+    shard: ShardOffsets, request: DeleteGroupsRequest, context: RequestContext, at: Moment, effects: Effects
+) -> None:
     """Delete each group named that has no members; the others stay unchanged.
 
     Errors, per group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
     cause = Cause(CauseKind.GROUP_DELETED, client_id=context.client_id, client_host=context.client_host)
-    result = NOTHING
     outcomes: list[DeletableGroupResult] = []
     for group_id in dict.fromkeys(request.groups_names):
         group = shard.groups.get(group_id)
         error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else DELETE_ANSWER[group.state]
         outcomes.append(DeletableGroupResult(group_id=group_id, error_code=error))
         if group is not None and error is ErrorCode.NONE:
-            result += remove_group(shard.groups, shard.offsets, group, at, cause)
-    return Result(replies=(Reply(context.reply_to, DeleteGroupsResponse(results=outcomes)),)) + result
+            remove_group(shard.groups, shard.offsets, group, at, cause, effects)
+    effects.reply(context.reply_to, DeleteGroupsResponse(results=outcomes))

@@ -17,6 +17,7 @@ from coordinator.effects import (
     AppendFinished,
     CommitRun,
     CoordinatorRecord,
+    Effects,
     Event,
     MarkerReceived,
     MarkersWritten,
@@ -26,11 +27,9 @@ from coordinator.effects import (
     RequestContext,
     RequestReceived,
     Result,
-    SetTimer,
     TimerFired,
     TimerKey,
     TopicDeleted,
-    combine,
 )
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.describe_groups import describe_groups
@@ -91,20 +90,26 @@ from protocol.records.control import Marker
 
 Handler: TypeAlias = Callable[[ShardOffsets, Any, RequestContext, Moment], Result]
 
+Collector: TypeAlias = Callable[[ShardOffsets, Any, RequestContext, Moment, Effects], None]
+
 HANDLERS: Final[dict[type, Handler]] = {
     HeartbeatRequest: heartbeat,
     OffsetCommitRequest: commit_offsets,
     OffsetFetchRequest: fetch_offsets,
-    JoinGroupRequest: join_group,
-    SyncGroupRequest: sync_group,
-    LeaveGroupRequest: leave_group,
     ListGroupsRequest: list_groups,
     DescribeGroupsRequest: describe_groups,
-    DeleteGroupsRequest: delete_groups,
     OffsetDeleteRequest: delete_offsets,
     TransactionalCommit: commit_in_transaction,
 }
-"""The handler of each request, by the request's class."""
+"""The handlers of requests that are answered at once, by the request's class: each returns its Result."""
+
+COLLECTORS: Final[dict[type, Collector]] = {
+    JoinGroupRequest: join_group,
+    SyncGroupRequest: sync_group,
+    LeaveGroupRequest: leave_group,
+    DeleteGroupsRequest: delete_groups,
+}
+"""The handlers of requests that change groups, whose effects come from many functions: they are handed Effects."""
 
 
 GroupTimer: TypeAlias = SessionTimer | PendingMemberTimer | JoinTimer | SyncTimer
@@ -135,14 +140,23 @@ class Shard:
         """Return the effects of `event`; the caller appends and replays its records before the next event."""
         match event:
             case RequestReceived(request, context, wall_ms):
-                return HANDLERS[type(request)](self._state, request, context, Moment(now_ms, wall_ms))
+                handler = HANDLERS.get(type(request))
+                if handler is not None:
+                    return handler(self._state, request, context, Moment(now_ms, wall_ms))
+                effects = Effects()
+                COLLECTORS[type(request)](self._state, request, context, Moment(now_ms, wall_ms), effects)
+                return effects.result()
             case PreparedCommitReceived():
                 commit: PreparedCommit = event.commit
                 return commit.handle(event, now_ms)
             case TimerFired(key, wall_ms):
-                return self._on_timer(key, Moment(now_ms, wall_ms))
+                effects = Effects()
+                self._on_timer(key, Moment(now_ms, wall_ms), effects)
+                return effects.result()
             case AppendFinished(then, error, wall_ms):
-                return self._on_append_finished(then, error, Moment(now_ms, wall_ms))
+                effects = Effects()
+                self._on_append_finished(then, error, Moment(now_ms, wall_ms), effects)
+                return effects.result()
             case MarkerReceived(marker, _):
                 return Result(marker=marker)
             case MarkersWritten():
@@ -245,19 +259,23 @@ class Shard:
             self.groups[stored.group_id] = living_group(stored, now_ms)
         for group_id in (*self.offsets.group_ids(), *self.offsets.transactions.group_ids()):
             self.groups.setdefault(group_id, Group(group_id))
-        revived = [self._revive(group, at) for group in self.groups.values()]
-        deleted = delete_offsets_of_deleted_topics(self.offsets, self.topics)
-        return combine([deleted, self._sweep.schedule(now_ms), *revived])
+        effects = Effects()
+        effects.add(delete_offsets_of_deleted_topics(self.offsets, self.topics))
+        self._sweep.schedule(now_ms, effects)
+        for group in self.groups.values():
+            self._revive(group, at, effects)
+        return effects.result()
 
     def resume(self, now_ms: int) -> Result:
         """Begin to write again: give every member a full session from now, as their requests were refused.
 
         Also removes the offsets of deleted topics, if a full disk prevented that when the shard was loaded.
         """
-        timers: list[SetTimer] = []
+        effects = Effects()
+        effects.add(delete_offsets_of_deleted_topics(self.offsets, self.topics))
         for group in self.groups.values():
-            timers += arm_session_timers(group.group_id, group.members.values(), now_ms)
-        return delete_offsets_of_deleted_topics(self.offsets, self.topics) + Result(timers=tuple(timers))
+            arm_session_timers(group.group_id, group.members.values(), now_ms, effects)
+        return effects.result()
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         if value is None:
@@ -265,41 +283,43 @@ class Shard:
         else:
             self.stored[group_id] = StoredGroup.from_record(group_id, value)
 
-    def _revive(self, group: Group, at: Moment) -> Result:
+    def _revive(self, group: Group, at: Moment, effects: Effects) -> None:
         if group.state is EMPTY:
-            return NOTHING
-        timers = arm_session_timers(group.group_id, group.members.values(), at.now_ms)
+            return
+        arm_session_timers(group.group_id, group.members.values(), at.now_ms, effects)
         count_partitions(group, self.topics)
         restarted = new_event(group, at, Cause(CauseKind.COORDINATOR_RESTARTED), came_from=DEAD)
-        result = Result(timers=timers, history=(restarted,))
+        effects.history.append(restarted)
         if len(group.members) > self.settings.group_max_size:
-            result += prepare_rebalance(group, at, Cause(CauseKind.GROUP_OVER_MAX_SIZE))
-        return result
+            prepare_rebalance(group, at, Cause(CauseKind.GROUP_OVER_MAX_SIZE), effects)
 
-    def _on_timer(self, key: TimerKey, at: Moment) -> Result:
+    def _on_timer(self, key: TimerKey, at: Moment, effects: Effects) -> None:
         if isinstance(key, OffsetExpiryTimer):
-            return self._sweep.on_timer(self.groups, self.offsets, at)
+            self._sweep.on_timer(self.groups, self.offsets, at, effects)
+            return
         assert isinstance(key, GroupTimer), f"no handler for a timer {key!r}"
         group = self.groups.get(key.group_id)
         if group is None:
-            return NOTHING  # Deleted while the timer was in flight.
+            return  # Deleted while the timer was in flight.
         match key:
             case SessionTimer(_, member_id):
-                return on_session_timer(group, member_id, at)
+                on_session_timer(group, member_id, at, effects)
             case PendingMemberTimer(_, member_id):
-                return on_pending_member_timer(group, member_id, at)
+                on_pending_member_timer(group, member_id, at, effects)
             case JoinTimer():
-                return on_join_timer(group, at)
+                on_join_timer(group, at, effects)
             case SyncTimer():
-                return on_sync_timer(group, at)
+                on_sync_timer(group, at, effects)
 
-    def _on_append_finished(self, then: object, error: ErrorCode, at: Moment) -> Result:
+    def _on_append_finished(self, then: object, error: ErrorCode, at: Moment, effects: Effects) -> None:
         if isinstance(then, GroupCreated):
-            return on_group_created(self.groups, self.stored, then, error, at)
+            on_group_created(self.groups, self.stored, then, error, at, effects)
+            return
         assert isinstance(then, GroupStored), f"no handler for the append of {then!r}"
         group = self.groups.get(then.group_id)
         if group is None:
-            return NOTHING
+            return
         if isinstance(then, AssignmentStored):
-            return on_assignment_stored(group, then, error, at)
-        return on_static_member_stored(group, then, error, at)
+            on_assignment_stored(group, then, error, at, effects)
+        else:
+            on_static_member_stored(group, then, error, at, effects)

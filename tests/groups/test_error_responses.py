@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.offsets.transactional_commit import TransactionalCommit
 from coordinator.shard.error_responses import error_response, loading_answer
-from coordinator.shard.shard import HANDLERS
+from coordinator.shard.shard import COLLECTORS, HANDLERS
 from protocol.codec.codec import encode, spec
 from protocol.error_responses import APPEND_ANSWER, append_answer
 from protocol.errors import ErrorCode
@@ -97,7 +97,7 @@ def errors_in(response: Any) -> list[int]:
 
 
 def test_every_request_that_a_shard_handles_has_its_error_response() -> None:
-    assert {type(request) for request in ALL} == HANDLERS.keys()
+    assert {type(request) for request in ALL} == HANDLERS.keys() | COLLECTORS.keys()
 
 
 @pytest.mark.parametrize("request_", ALL, ids=lambda request: type(request).__name__)

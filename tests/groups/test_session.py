@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.effects import (
+    Effects,
     Moment,
     Reply,
     RequestContext,
@@ -100,12 +101,16 @@ def test_a_timer_that_fires_early_is_armed_again_and_no_member_expires() -> None
     group = group_in(STABLE)
     group.members["m"].session_deadline_ms = 9_000
     key = SessionTimer("g", "m")
-    assert on_session_timer(group, "m", Moment(8_999, 0)) == Result(timers=(SetTimer(key, 9_000),))
+    effects = Effects()
+    on_session_timer(group, "m", Moment(8_999, 0), effects)
+    assert effects.result() == Result(timers=(SetTimer(key, 9_000),))
     assert "m" in group.members
 
 
 def test_a_timer_of_a_member_that_is_gone_does_nothing(driver: Driver) -> None:
-    assert on_session_timer(group_in(STABLE), "gone", Moment(0, 0)) == Result()
+    effects = Effects()
+    on_session_timer(group_in(STABLE), "gone", Moment(0, 0), effects)
+    assert effects.result() == Result()
     assert driver.shard.handle(TimerFired(SessionTimer("gone", "m"), 0), 0) == Result()
 
 

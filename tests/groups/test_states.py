@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from coordinator.effects import GroupEvent, Moment
+from coordinator.effects import Effects, GroupEvent, Moment
 from coordinator.groups.causes import REASON_MAX_CHARS, Cause, CauseKind
 from coordinator.groups.classic.events import REMOVED_IDS_MAX, new_event
 from coordinator.groups.classic.group import Arrival, Group
@@ -26,7 +26,8 @@ from coordinator.groups.classic.states import (
     GroupState,
     Trigger,
 )
-from coordinator.groups.classic.transition import IllegalTransition, transition
+from coordinator.groups.classic.transition import IllegalTransition
+from coordinator.groups.classic.transition import transition as collect_transition
 
 CAUSE = Cause(CauseKind.MEMBER_JOINED)
 AT = Moment(now_ms=5_000, wall_ms=1_700_000_000_000)
@@ -37,6 +38,14 @@ TO_PREPARING = {
     (COMPLETING_REBALANCE, Trigger.MEMBERSHIP_CHANGED),
     (COMPLETING_REBALANCE, Trigger.ASSIGNMENT_FAILED),
 }
+
+
+def transition(group: Group, trigger: Trigger, at: Moment, cause: Cause) -> GroupEvent:
+    """Move `group`; return the event of it."""
+    effects = Effects()
+    collect_transition(group, trigger, at, cause, effects)
+    (event,) = effects.history
+    return event
 
 
 def expected_state(state: GroupState, trigger: Trigger) -> GroupState | None:

@@ -38,7 +38,7 @@ from storage.log.log_states import RELEASED as RELEASED_LOG
 from tests.server.joining import join
 from tests.server.shard_world import ShardWorld
 
-COMMIT, FETCH, JOIN, SYNC, BEAT = 8, 7, 3, 4, 4  # Versions.
+COMMIT, FETCH, JOIN, JOIN_WITH_ID, SYNC, BEAT = 8, 7, 3, 5, 4, 4  # Versions.
 OFFSET_UNKNOWN = -1
 LOADED, LOAD_FAILED = ShardTrigger.LOADED, ShardTrigger.LOAD_FAILED
 LOG_FAILED, STOPPED = ShardTrigger.LOG_FAILED, ShardTrigger.STOPPED
@@ -153,7 +153,8 @@ def test_a_reply_waits_until_the_loop_hears_that_it_may_leave(world: ShardWorld)
 
 def test_every_answer_that_was_held_leaves_and_leaves_once(world: ShardWorld) -> None:
     """Of whatever kind, however many they are, and not only the first of them."""
-    joins = [world.ask(join(group_id=f"m{number}"), JOIN) for number in range(20)]
+    static = [replace(join(group_id=f"m{number}"), group_instance_id="i") for number in range(20)]
+    joins = [world.ask(each, JOIN) for each in static]
     commits = [world.ask(commit(offset), COMMIT) for offset in range(20)]
     fetches = [world.ask(fetch(), FETCH) for _ in range(20)]
     held = joins + commits + fetches
@@ -163,6 +164,29 @@ def test_every_answer_that_was_held_leaves_and_leaves_once(world: ShardWorld) ->
     while world.flushes:
         world.end_flush()
     assert [len(asker.answers) for asker in held] == [1] * 60
+
+
+def test_a_generation_does_not_wait_but_for_its_static_members(world: ShardWorld) -> None:
+    """It is stored with its assignment. A static member's id is stored before, and is not to be taken back."""
+    dynamic = world.ask(join(), JOIN)
+    static = world.ask(replace(join(), group_instance_id="i"), JOIN)
+    world.fire_due()
+    world.fire_due()  # The delay begins once more, as a member has joined in it.
+    world.end_turn()
+    assert dynamic.answer.generation_id == 1
+    assert not static.answers
+    world.end_flush()
+    assert static.answer.generation_id == 1
+
+
+def test_an_id_that_is_handed_out_does_not_wait_but_where_it_creates_the_group(world: ShardWorld) -> None:
+    """The id is not stored, so it reveals nothing; that the group exists is."""
+    creating = world.ask(join(), JOIN_WITH_ID)
+    another = world.ask(join(), JOIN_WITH_ID)
+    assert another.answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert not creating.answers
+    world.flush()
+    assert creating.answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
 
 
 def test_a_heartbeat_does_not_wait(world: ShardWorld) -> None:

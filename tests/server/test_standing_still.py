@@ -11,7 +11,7 @@ import pytest
 from coordinator.groups.classic.states import EMPTY, STABLE
 from coordinator.groups.classic.timers import OffsetExpiryTimer
 from coordinator.runtime.group_shards import MAY_WRITE
-from coordinator.shard.shard import HANDLERS, Shard
+from coordinator.shard.shard import COLLECTORS, HANDLERS, Shard
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
@@ -80,7 +80,7 @@ def test_reads_heartbeats_and_collected_assignments_go_on(world: ShardWorld) -> 
 
 
 def test_every_request_that_is_let_through_writes_nothing() -> None:
-    handled = set(HANDLERS)
+    handled = set(HANDLERS | COLLECTORS)
     assert handled - MAY_WRITE == {
         HeartbeatRequest,
         OffsetFetchRequest,

@@ -5,8 +5,7 @@ An event shows the group as it is after the step. Nothing here decides what happ
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from coordinator.effects import GroupEvent, Moment
 from coordinator.groups.causes import Cause
@@ -17,8 +16,13 @@ REMOVED_IDS_MAX: Final = 10
 """The most removed members that one event names; its `removed_count` counts them all."""
 
 
-def new_event(group: Group, at: Moment, cause: Cause, came_from: GroupState | None = None) -> GroupEvent:
-    """Return an event that shows `group` as it is, coming from `came_from` (default: the present state)."""
+def new_event(
+    group: Group, at: Moment, cause: Cause, came_from: GroupState | None = None, **phase: Any
+) -> GroupEvent:
+    """Return an event that shows `group` as it is, coming from `came_from` (default: the present state).
+
+    `phase` are further fields of the event, about the phase that ended: to replace them later costs as much again.
+    """
     return GroupEvent(
         group_id=group.group_id,
         generation_id=group.generation_id,
@@ -35,6 +39,7 @@ def new_event(group: Group, at: Moment, cause: Cause, came_from: GroupState | No
         client_reason=cause.client_reason,
         removed_count=len(cause.removed),
         removed_member_ids=cause.removed[:REMOVED_IDS_MAX],
+        **phase,
     )
 
 
@@ -46,37 +51,37 @@ def transition_event(
     Where a rebalance ends with it, also the rebalance's cause and the time spent in each of its phases.
     """
     elapsed_ms = 0 if group.state_since_ms is None else at.now_ms - group.state_since_ms
-    event = replace(new_event(group, at, cause, before), phase_ms={before.value: elapsed_ms})
+    phase: dict[str, Any] = {"phase_ms": {before.value: elapsed_ms}}
     if is_phase_complete:
-        event = _with_last_arrival(event, group)
-    return _with_rebalance(event, group, before, elapsed_ms)
+        phase |= _last_arrival(group)
+    phase |= _ended_rebalance(group, before, elapsed_ms, cause)
+    return new_event(group, at, cause, before, **phase)
 
 
-def _with_last_arrival(event: GroupEvent, group: Group) -> GroupEvent:
-    """Return `event` with the last member that arrived in the completed phase; forget it for the next phase."""
+def _last_arrival(group: Group) -> dict[str, Any]:
+    """Return the fields of the last member that arrived in the completed phase; forget it for the next phase."""
     last, group.last_arrival = group.last_arrival, None
     if last is None:
-        return event
-    return replace(
-        event,
-        last_member_id=last.member_id,
-        last_client_id=last.client_id,
-        last_client_host=last.client_host,
-        last_arrival_ms=max(last.now_ms - (group.state_since_ms or 0), 0),
-    )
+        return {}
+    return {
+        "last_member_id": last.member_id,
+        "last_client_id": last.client_id,
+        "last_client_host": last.client_host,
+        "last_arrival_ms": max(last.now_ms - (group.state_since_ms or 0), 0),
+    }
 
 
-def _with_rebalance(event: GroupEvent, group: Group, before: GroupState, elapsed_ms: int) -> GroupEvent:
-    """Add `elapsed_ms` to the rebalance's phases; return `event`, with their sums if it ends the rebalance.
+def _ended_rebalance(group: Group, before: GroupState, elapsed_ms: int, cause: Cause) -> dict[str, Any]:
+    """Add `elapsed_ms` to the rebalance's phases; return the fields with their sums if the rebalance ends.
 
     The sums cover every attempt, as a rebalance may begin again before it completes.
     """
     if before.is_rebalancing:
         group.rebalance_ms[before.value] = group.rebalance_ms.get(before.value, 0) + elapsed_ms
     elif group.state.is_rebalancing:
-        group.rebalance_cause = event.cause
+        group.rebalance_cause = cause.kind.slug
     if not before.is_rebalancing or group.state.is_rebalancing:
-        return event
-    event = replace(event, rebalance_cause=group.rebalance_cause, rebalance_ms=group.rebalance_ms)
+        return {}
+    ended = {"rebalance_cause": group.rebalance_cause, "rebalance_ms": group.rebalance_ms}
     group.rebalance_cause, group.rebalance_ms = None, {}
-    return event
+    return ended

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from coordinator.effects import ReplyTo
 from coordinator.groups.classic.member import Member, OfferedProtocol, Parked
@@ -26,8 +26,7 @@ Kafka sets no bound. Ids expire with their session timeout, so only a faulty cli
 """
 
 
-@dataclass(frozen=True, slots=True)
-class InitialDelay:
+class InitialDelay(NamedTuple):
     """How long a group that left Empty waits for more members, slice by slice (3.11, 3.12); all in ms."""
 
     first_slice_ms: int  # `group.initial.rebalance.delay.ms`; no later slice is longer.
@@ -45,8 +44,7 @@ class AssignmentStored:
     assignments: dict[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """A member that arrived in the present phase of a rebalance, and when (monotonic ms)."""
 
     member_id: str
@@ -231,5 +229,8 @@ class Group:
         return frozenset(topic for topics in wanted for topic in topics)
 
     def _uncount_protocols(self, member: Member) -> None:
-        self.protocol_counts.subtract(member.protocol_names())
-        self.protocol_counts = +self.protocol_counts
+        counts = self.protocol_counts
+        for name in member.protocol_names():
+            counts[name] -= 1
+            if not counts[name]:
+                del counts[name]

@@ -9,10 +9,10 @@ out and not used yet in `pending_members`.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result
+from coordinator.effects import Effects, Moment, RequestContext
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.answers import join_answer
 from coordinator.groups.classic.events import new_event
@@ -53,110 +53,124 @@ class GroupCreated:
     group_id: str
 
 
-def join_group(shard: ShardGroups, request: JoinGroupRequest, context: RequestContext, at: Moment) -> Result:
+def join_group(
+    shard: ShardGroups, request: JoinGroupRequest, context: RequestContext, at: Moment, effects: Effects
+) -> None:
     """Let a member join; a new member's join creates the group if there is none.
 
     Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED,
     INCONSISTENT_GROUP_PROTOCOL, MEMBER_ID_REQUIRED (KIP-394), FENCED_INSTANCE_ID (KIP-345).
     """
-    join = new_join(shard, request, context, at)
+    join = new_join(shard, request, context, at, effects)
     if error := join_request_error(request, shard.settings):
-        return join.refuse(error, request.member_id)
-    if group := shard.groups.get(request.group_id):
-        return _join_existing_group(group, join)
-    if request.member_id:
-        return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-    return _join_new_group(shard.groups, join)
+        join.refuse(error, request.member_id)
+    elif group := shard.groups.get(request.group_id):
+        _join_existing_group(group, join)
+    elif request.member_id:
+        join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+    else:
+        _join_new_group(shard.groups, join)
 
 
 def on_group_created(
-    groups: dict[str, Group], stored: Container[str], created: GroupCreated, error: ErrorCode, at: Moment
-) -> Result:
+    groups: dict[str, Group],
+    stored: Container[str],
+    created: GroupCreated,
+    error: ErrorCode,
+    at: Moment,
+    effects: Effects,
+) -> None:
     """Remove a new group whose record could not be stored; answer each JoinGroup parked in it with the error."""
     if error is ErrorCode.NONE or created.group_id in stored or created.group_id not in groups:
-        return NOTHING
+        return
     group = groups.pop(created.group_id)
-    replies: list[Reply] = []
     for member in group.members.values():
         if parked := group.take_join(member):
             failed = response_with_error(JoinGroupResponse, append_answer(error), parked.api_version)
-            replies.append(Reply(parked.reply_to, failed))
-    event = transition(group, Trigger.GROUP_REMOVED, at, Cause(CauseKind.GROUP_NOT_STORED, error.name))
-    return Result(replies=tuple(replies), history=(event,))
+            effects.reply(parked.reply_to, failed)
+    transition(group, Trigger.GROUP_REMOVED, at, Cause(CauseKind.GROUP_NOT_STORED, error.name), effects)
 
 
-def _join_new_group(groups: dict[str, Group], join: Join) -> Result:
+def _join_new_group(groups: dict[str, Group], join: Join) -> None:
     """Create the group, with a record of it, and join it; it stays even if the join is refused (3.1, 3.64)."""
     group = Group(join.request.group_id, state_since_ms=join.at.now_ms, state_wall_ms=join.at.wall_ms)
     groups[group.group_id] = group
-    record = new_empty_group_metadata_record(group.group_id, join.at.wall_ms)
-    return _join_existing_group(group, join) + Result(records=(record,), then=GroupCreated(group.group_id))
+    join.effects.records.append(new_empty_group_metadata_record(group.group_id, join.at.wall_ms))
+    join.effects.hand_back(GroupCreated(group.group_id))
+    _join_existing_group(group, join)
 
 
-def _join_existing_group(group: Group, join: Join) -> Result:
+def _join_existing_group(group: Group, join: Join) -> None:
     member_id = join.request.member_id
     if not group.has_room_for(member_id, join.settings.group_max_size):
-        return _reject_full_group(group, join)
-    if not group.accepts_protocols(join.request.protocol_type, {p.name for p in join.protocols}):
-        return join.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
-    if not member_id:
-        return _join_newcomer(group, join)
-    if member_id in group.pending_members:
-        return _join_pending_member(group, join)
-    if error := group.membership_error(member_id, join.request.group_instance_id):
-        return join.refuse(error, member_id)
-    return _rejoin(group, group.members[member_id], join)
+        _reject_full_group(group, join)
+    elif not group.accepts_protocols(join.request.protocol_type, {p.name for p in join.protocols}):
+        join.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+    elif not member_id:
+        _join_newcomer(group, join)
+    elif member_id in group.pending_members:
+        _join_pending_member(group, join)
+    elif error := group.membership_error(member_id, join.request.group_instance_id):
+        join.refuse(error, member_id)
+    else:
+        _rejoin(group, group.members[member_id], join)
 
 
-def _reject_full_group(group: Group, join: Join) -> Result:
+def _reject_full_group(group: Group, join: Join) -> None:
     """Refuse a join because the group is full, and remove the member or the pending id that asked (3.31).
 
     Kafka then waits for the rebalance timeout although all members have joined; here that completes the phase.
     """
-    member_id = join.request.member_id
-    result = join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    member_id, effects = join.request.member_id, join.effects
+    join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
     if member_id in group.pending_members:
-        result += forget_pending_member(group, member_id)
+        forget_pending_member(group, member_id, effects)
     elif member := group.members.get(member_id):
         group.remove(member_id)
         cause = join.new_cause(member, CauseKind.GROUP_MAX_SIZE_REACHED)
-        event = new_event(group, join.at, replace(cause, removed=(member_id,)))
-        result += Result(timers=cancel_session_timer(group.group_id, member), history=(event,))
-    return result + maybe_complete_join(group, join.at)
+        effects.history.append(new_event(group, join.at, cause._replace(removed=(member_id,))))
+        cancel_session_timer(group.group_id, member, effects)
+    maybe_complete_join(group, join.at, effects)
 
 
-def _join_newcomer(group: Group, join: Join) -> Result:
+def _join_newcomer(group: Group, join: Join) -> None:
     """Let a new member join; a dynamic one is first handed an id to come back with (version 4 and later)."""
     if not join.new_member_id_fits:  # Kafka adds some of these, and can then answer no member of the group.
-        return join.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+        join.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return
     instance_id = join.request.group_instance_id
     if instance_id in group.static_members:
-        return replace_static_member(group, group.members[group.static_members[instance_id]], join)
-    if instance_id is None and join.context.api_version >= MEMBER_ID_REQUIRED_SINCE:
-        return hand_out_member_id(group, join)
-    return _add_member(group, join.new_member_id(), join)
+        replace_static_member(group, group.members[group.static_members[instance_id]], join)
+    elif instance_id is None and join.context.api_version >= MEMBER_ID_REQUIRED_SINCE:
+        hand_out_member_id(group, join)
+    else:
+        _add_member(group, join.new_member_id(), join)
 
 
-def _join_pending_member(group: Group, join: Join) -> Result:
+def _join_pending_member(group: Group, join: Join) -> None:
     if join.request.group_instance_id is not None:
-        return join.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)  # Static members are never pending (3.8).
+        join.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)  # Static members are never pending (3.8).
+        return
     member_id = join.request.member_id
-    return forget_pending_member(group, member_id) + _add_member(group, member_id, join)
+    forget_pending_member(group, member_id, join.effects)
+    _add_member(group, member_id, join)
 
 
-def _add_member(group: Group, member_id: str, join: Join) -> Result:
+def _add_member(group: Group, member_id: str, join: Join) -> None:
     """Add a member that is new to the group, parked until the join phase ends."""
     member = _new_member(member_id, join)
     if group.initial_delay is not None and not group.initial_delay.member_came:
-        group.initial_delay = replace(group.initial_delay, member_came=True)
+        group.initial_delay = group.initial_delay._replace(member_came=True)
     group.add(member, join.request.protocol_type)
     group.park_join(member, join.parked, join.at.now_ms)
-    timers = arm_session_timer(group.group_id, member, join.at.now_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    effects = join.effects
+    arm_session_timer(group.group_id, member, join.at.now_ms, effects, NEW_MEMBER_JOIN_TIMEOUT_MS)
     cause = join.new_cause(member, CauseKind.MEMBER_JOINED)
     if group.state is EMPTY:
         delay_ms = join.settings.group_initial_rebalance_delay_ms
-        return Result(timers=timers) + start_initial_rebalance(group, delay_ms, join.at, cause)
-    return Result(timers=timers) + maybe_prepare_rebalance_or_complete_join(group, join.at, cause)
+        start_initial_rebalance(group, delay_ms, join.at, cause, effects)
+    else:
+        maybe_prepare_rebalance_or_complete_join(group, join.at, cause, effects)
 
 
 def _new_member(member_id: str, join: Join) -> Member:
@@ -172,14 +186,15 @@ def _new_member(member_id: str, join: Join) -> Member:
     )
 
 
-def _rejoin(group: Group, member: Member, join: Join) -> Result:
+def _rejoin(group: Group, member: Member, join: Join) -> None:
     """Handle a join of a known member; only what may change the assignment costs a rebalance (3.24, 3.25)."""
     unchanged = member.protocols == join.protocols
     leads = member.member_id == group.leader
     if unchanged and (group.state is COMPLETING_REBALANCE or (group.state is STABLE and not leads)):
         answer = join_answer(group, member, join.context.api_version)
-        return Result(replies=(Reply(join.context.reply_to, answer),))
-    return _park_again(group, member, join, _rejoin_cause(group, member, join, unchanged))
+        join.effects.reply(join.context.reply_to, answer)
+    else:
+        _park_again(group, member, join, _rejoin_cause(group, member, join, unchanged))
 
 
 def _rejoin_cause(group: Group, member: Member, join: Join, unchanged: bool) -> Cause:
@@ -191,11 +206,12 @@ def _rejoin_cause(group: Group, member: Member, join: Join, unchanged: bool) -> 
     return join.new_cause(member, CauseKind.LEADER_REJOINED)
 
 
-def _park_again(group: Group, member: Member, join: Join, cause: Cause) -> Result:
+def _park_again(group: Group, member: Member, join: Join, cause: Cause) -> None:
     member.rebalance_timeout_ms = join.rebalance_timeout_ms
     member.session_timeout_ms = join.request.session_timeout_ms
     group.update_protocols(member, join.protocols)
-    superseded = group.park_join(member, join.parked, join.at.now_ms)
+    join.effects.superseded += group.park_join(member, join.parked, join.at.now_ms)
     if group.state is PREPARING_REBALANCE:  # A rejoin is expected in this state: no new cause.
-        return Result(superseded=superseded) + maybe_complete_join(group, join.at)
-    return Result(superseded=superseded) + maybe_prepare_rebalance_or_complete_join(group, join.at, cause)
+        maybe_complete_join(group, join.at, join.effects)
+    else:
+        maybe_prepare_rebalance_or_complete_join(group, join.at, cause, join.effects)

@@ -6,10 +6,10 @@ response has one error; from version 3 on each member has its own error, beside 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result
+from coordinator.effects import Effects, Moment, RequestContext
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.pending_members import forget_pending_member
@@ -31,52 +31,55 @@ class _Departure:
     """The outcome for one member that is to leave."""
 
     error: ErrorCode
-    result: Result = NOTHING
     cause: Cause | None = None
 
 
 def leave_group(
-    shard: ShardGroups, request: LeaveGroupRequest, context: RequestContext, at: Moment
-) -> Result:
+    shard: ShardGroups, request: LeaveGroupRequest, context: RequestContext, at: Moment, effects: Effects
+) -> None:
     """Remove the members that the request names; if any was removed, the group rebalances.
 
     Errors: INVALID_GROUP_ID; per member UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID (KIP-345).
     """
     if not request.group_id:
-        refusal = LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        return Result(replies=(Reply(context.reply_to, refusal),))
+        effects.reply(context.reply_to, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+        return
     leaving = _members_of(request, context.api_version)
     group = shard.groups.get(request.group_id)
     if group is None:
         errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
-        return Result(replies=(_reply(context, leaving, errors),))
-    departures = [_depart(group, identity, context) for identity in leaving]
-    result = Result(replies=(_reply(context, leaving, [departure.error for departure in departures]),))
-    for departure in departures:
-        result += departure.result
+        effects.reply(context.reply_to, _response(context, leaving, errors))
+        return
+    of_members = Effects()  # Behind the answer, which is known once all have left.
+    departures = [_depart(group, identity, context, of_members) for identity in leaving]
+    effects.reply(context.reply_to, _response(context, leaving, [each.error for each in departures]))
+    effects.add(of_members.result())
     if any(departure.error is ErrorCode.NONE for departure in departures):
-        result += maybe_prepare_rebalance_or_complete_join(group, at, _combined_cause(departures))
-    return result
+        maybe_prepare_rebalance_or_complete_join(group, at, _combined_cause(departures), effects)
 
 
 def _members_of(request: LeaveGroupRequest, api_version: int) -> list[MemberIdentity]:
     return request.members if api_version >= BATCH_SINCE else [MemberIdentity(member_id=request.member_id)]
 
 
-def _depart(group: Group, identity: MemberIdentity, context: RequestContext) -> _Departure:
+def _depart(group: Group, identity: MemberIdentity, context: RequestContext, effects: Effects) -> _Departure:
     if not identity.member_id:
-        return _remove_by_instance_id(group, identity, context)
+        return _remove_by_instance_id(group, identity, context, effects)
     if identity.member_id in group.pending_members:
         cause = Cause(CauseKind.PENDING_MEMBER_LEFT, member_id=identity.member_id)
-        return _Departure(ErrorCode.NONE, forget_pending_member(group, identity.member_id), cause)
+        forget_pending_member(group, identity.member_id, effects)
+        return _Departure(ErrorCode.NONE, cause)
     if error := group.membership_error(identity.member_id, identity.group_instance_id):
         return _Departure(error)
     member = group.members[identity.member_id]
     cause = Cause.by(member, CauseKind.MEMBER_LEFT, None, identity.reason, (member.member_id,))
-    return _Departure(ErrorCode.NONE, remove_member(group, member), cause)
+    remove_member(group, member, effects)
+    return _Departure(ErrorCode.NONE, cause)
 
 
-def _remove_by_instance_id(group: Group, identity: MemberIdentity, context: RequestContext) -> _Departure:
+def _remove_by_instance_id(
+    group: Group, identity: MemberIdentity, context: RequestContext, effects: Effects
+) -> _Departure:
     """Remove the static member with this instance id: an admin does not know its present member id (3.41)."""
     member_id = group.static_members.get(identity.group_instance_id or "")
     if identity.group_instance_id is None or member_id is None:
@@ -84,7 +87,8 @@ def _remove_by_instance_id(group: Group, identity: MemberIdentity, context: Requ
     member = group.members[member_id]
     who = f"{context.client_id} at {context.client_host}"
     cause = Cause.by(member, CauseKind.REMOVED_BY_ADMIN, who, identity.reason, (member_id,))
-    return _Departure(ErrorCode.NONE, remove_member(group, member), cause)
+    remove_member(group, member, effects)
+    return _Departure(ErrorCode.NONE, cause)
 
 
 def _combined_cause(departures: list[_Departure]) -> Cause:
@@ -95,16 +99,18 @@ def _combined_cause(departures: list[_Departure]) -> Cause:
         return first
     detail = ", ".join(filter(None, (first.detail, f"{len(causes)} at once")))
     removed = tuple(member_id for cause in causes for member_id in cause.removed)
-    return replace(first, detail=detail, removed=removed)
+    return first._replace(detail=detail, removed=removed)
 
 
-def _reply(context: RequestContext, leaving: list[MemberIdentity], errors: list[ErrorCode]) -> Reply:
+def _response(
+    context: RequestContext, leaving: list[MemberIdentity], errors: list[ErrorCode]
+) -> LeaveGroupResponse:
     if context.api_version < BATCH_SINCE:
-        return Reply(context.reply_to, LeaveGroupResponse(error_code=errors[0]))
+        return LeaveGroupResponse(error_code=errors[0])
     members = [
         MemberResponse(
             member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error
         )
         for identity, error in zip(leaving, errors, strict=True)
     ]
-    return Reply(context.reply_to, LeaveGroupResponse(members=members))
+    return LeaveGroupResponse(members=members)

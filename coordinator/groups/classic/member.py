@@ -21,8 +21,7 @@ class OfferedProtocol(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(NamedTuple):
     """An unanswered request of a member: the token to reply to, and the API version to reply in."""
 
     reply_to: ReplyTo

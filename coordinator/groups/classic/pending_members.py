@@ -6,7 +6,7 @@ member behind. Until then the join phase waits for the id, which counts for noth
 
 from __future__ import annotations
 
-from coordinator.effects import NOTHING, Moment, Result, SetTimer
+from coordinator.effects import Effects, Moment
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.events import new_event
 from coordinator.groups.classic.group import PENDING_MEMBERS_MAX, Group
@@ -17,29 +17,34 @@ from coordinator.groups.classic.timers import PendingMemberTimer
 from protocol.errors import ErrorCode
 
 
-def hand_out_member_id(group: Group, join: Join) -> Result:
-    """Answer MEMBER_ID_REQUIRED with a new member id, which expires after one session timeout."""
+def hand_out_member_id(group: Group, join: Join) -> None:
+    """Answer MEMBER_ID_REQUIRED with a new member id, which expires after one session timeout.
+
+    The answer does not wait for the disk, as the id is not stored, unless the same request creates the group.
+    """
     if len(group.pending_members) >= PENDING_MEMBERS_MAX:
-        return join.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # Clients back off and ask again.
+        join.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # Clients back off and ask again.
+        return
     member_id = join.new_member_id()
     group.pending_members.add(member_id)
     deadline_ms = join.at.now_ms + join.request.session_timeout_ms
-    timer = SetTimer(PendingMemberTimer(group.group_id, member_id), deadline_ms)
-    return join.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id) + Result(timers=(timer,))
+    join.effects.set_timer(PendingMemberTimer(group.group_id, member_id), deadline_ms)
+    creates_group = bool(join.effects.records)
+    join.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id, reveals_stored=creates_group)
 
 
-def forget_pending_member(group: Group, member_id: str) -> Result:
+def forget_pending_member(group: Group, member_id: str, effects: Effects) -> None:
     """Remove a pending member id (it was used, left, or was refused) and cancel its timer."""
     group.pending_members.remove(member_id)
-    return Result(timers=(SetTimer(PendingMemberTimer(group.group_id, member_id), None),))
+    effects.set_timer(PendingMemberTimer(group.group_id, member_id), None)
 
 
-def on_pending_member_timer(group: Group, member_id: str, at: Moment) -> Result:
+def on_pending_member_timer(group: Group, member_id: str, at: Moment, effects: Effects) -> None:
     """Remove an id that was not used in time; a later join with it gets UNKNOWN_MEMBER_ID (3.4)."""
     if member_id not in group.pending_members:
-        return NOTHING
+        return
     group.pending_members.remove(member_id)
-    if group.state is not PREPARING_REBALANCE:
-        return NOTHING
-    event = new_event(group, at, Cause(CauseKind.PENDING_MEMBER_EXPIRED, member_id=member_id))
-    return Result(history=(event,)) + maybe_complete_join(group, at, ignore_delay=True)
+    if group.state is PREPARING_REBALANCE:
+        cause = Cause(CauseKind.PENDING_MEMBER_EXPIRED, member_id=member_id)
+        effects.history.append(new_event(group, at, cause))
+        maybe_complete_join(group, at, effects, ignore_delay=True)

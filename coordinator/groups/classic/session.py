@@ -7,7 +7,7 @@ never in a generation: its client may be gone (3.27, 3.55).
 
 from __future__ import annotations
 
-from coordinator.effects import NOTHING, Moment, Result, SetTimer
+from coordinator.effects import Effects, Moment
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.events import new_event
 from coordinator.groups.classic.group import Group
@@ -21,26 +21,26 @@ from coordinator.groups.classic.states import PREPARING_REBALANCE
 from coordinator.groups.classic.timers import SessionTimer
 
 
-def on_session_timer(group: Group, member_id: str, at: Moment) -> Result:
+def on_session_timer(group: Group, member_id: str, at: Moment, effects: Effects) -> None:
     """Expire a member whose session deadline has passed, or set the timer again."""
     member = group.members.get(member_id)
     if member is None:
-        return NOTHING  # Left, or was replaced, while the timer was in flight.
+        return  # Left, or was replaced, while the timer was in flight.
     member.session_timer_ms = None
     if at.now_ms < member.session_deadline_ms:
         member.session_timer_ms = member.session_deadline_ms
-        key = SessionTimer(group.group_id, member_id)
-        return Result(timers=(SetTimer(key, member.session_deadline_ms),))
-    if member.is_parked and not member.is_new:
-        return NOTHING  # Its session begins again when the request it waits in is answered.
-    return _expire(group, member, at)
+        effects.set_timer(SessionTimer(group.group_id, member_id), member.session_deadline_ms)
+    elif member.is_new or not member.is_parked:
+        _expire(group, member, at, effects)
+    # Else its session begins again when the request it waits in is answered.
 
 
-def _expire(group: Group, member: Member, at: Moment) -> Result:
+def _expire(group: Group, member: Member, at: Moment, effects: Effects) -> None:
     kind = CauseKind.NEW_MEMBER_JOIN_TIMEOUT if member.is_new else CauseKind.SESSION_EXPIRED
     cause = Cause.by(member, kind, removed=(member.member_id,))
-    result = remove_member(group, member)
+    remove_member(group, member, effects)
     if group.state is PREPARING_REBALANCE:
-        result += Result(history=(new_event(group, at, cause),))
-        return result + maybe_complete_join(group, at, ignore_delay=True)
-    return result + maybe_prepare_rebalance_or_complete_join(group, at, cause)
+        effects.history.append(new_event(group, at, cause))
+        maybe_complete_join(group, at, effects, ignore_delay=True)
+    else:
+        maybe_prepare_rebalance_or_complete_join(group, at, cause, effects)

@@ -7,10 +7,10 @@ the new id cannot be stored the old one is valid again (3.33 to 3.38).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from coordinator.effects import NOTHING, Moment, Reply, Result
+from coordinator.effects import Effects, Moment, Reply
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.answers import join_answer
 from coordinator.groups.classic.events import new_event
@@ -45,11 +45,11 @@ class StaticMemberStored:
     parked: Parked
 
 
-def replace_static_member(group: Group, member: Member, join: Join) -> Result:
+def replace_static_member(group: Group, member: Member, join: Join) -> None:
     """Give `member` a new member id. Parked requests of the old one get FENCED_INSTANCE_ID (3.37)."""
-    member_id = join.new_member_id()
+    member_id, effects = join.new_member_id(), join.effects
     cause = join.new_cause(member, CauseKind.STATIC_MEMBER_REPLACED)
-    cause = replace(cause, member_id=member_id, removed=(member.member_id,))
+    cause = cause._replace(member_id=member_id, removed=(member.member_id,))
     stored = StaticMemberStored(
         group_id=group.group_id,
         generation_id=group.generation_id,
@@ -62,19 +62,23 @@ def replace_static_member(group: Group, member: Member, join: Join) -> Result:
         old_process=member.taken_over_by,
         parked=join.parked,
     )
-    result = _fence(group, member) + _rename(group, member, member_id, join.at)
+    _fence(group, member, effects)
+    _rename(group, member, member_id, join.at, effects)
     _take_over(group, member, join)
     if group.state is PREPARING_REBALANCE:
-        return result + maybe_prepare_rebalance_or_complete_join(group, join.at, cause)
-    if group.state is STABLE and group.vote() == group.protocol_name:
+        maybe_prepare_rebalance_or_complete_join(group, join.at, cause, effects)
+    elif group.state is STABLE and group.vote() == group.protocol_name:
         assignments = {m.member_id: m.assignment for m in group.members.values()}
-        record, event = new_group_metadata_record(group, assignments), new_event(group, join.at, cause)
-        return result + Result(records=(record,), history=(event,), then=stored)
-    # The leader may just be assigning to the old id (3.36), or the protocol would change (3.35).
-    return result + prepare_rebalance(group, join.at, cause)
+        effects.records.append(new_group_metadata_record(group, assignments))
+        effects.history.append(new_event(group, join.at, cause))
+        effects.hand_back(stored)
+    else:  # The leader may just be assigning to the old id (3.36), or the protocol would change (3.35).
+        prepare_rebalance(group, join.at, cause, effects)
 
 
-def on_static_member_stored(group: Group, stored: StaticMemberStored, error: ErrorCode, at: Moment) -> Result:
+def on_static_member_stored(
+    group: Group, stored: StaticMemberStored, error: ErrorCode, at: Moment, effects: Effects
+) -> None:
     """Answer the join once the new id is durable, or restore the old id if it could not be stored.
 
     Does nothing if a rebalance began meanwhile: the end of its join phase answers.
@@ -82,31 +86,30 @@ def on_static_member_stored(group: Group, stored: StaticMemberStored, error: Err
     member = group.members.get(stored.member_id)
     passed = group.state is not STABLE or group.generation_id != stored.generation_id
     if passed or member is None or member.awaiting_join != stored.parked:
-        return NOTHING
+        return
     if error is not ErrorCode.NONE:
-        return _restore_old_member(group, member, stored, error, at)
+        _restore_old_member(group, member, stored, error, at, effects)
+        return
     group.take_join(member)
-    timers = arm_session_timer(group.group_id, member, at.now_ms)
-    return Result(replies=(_rejoin_reply(group, member, stored),), timers=timers)
+    arm_session_timer(group.group_id, member, at.now_ms, effects)
+    effects.replies.append(_rejoin_reply(group, member, stored))
 
 
-def _fence(group: Group, member: Member) -> Result:
-    replies: tuple[Reply, ...] = ()
+def _fence(group: Group, member: Member, effects: Effects) -> None:
     if join := group.take_join(member):
         fenced = response_with_error(JoinGroupResponse, ErrorCode.FENCED_INSTANCE_ID, join.api_version)
         fenced.member_id = member.member_id
-        replies += (Reply(join.reply_to, fenced),)
+        effects.reply(join.reply_to, fenced)
     sync, member.awaiting_sync = member.awaiting_sync, None
     if sync is not None:
         error = ErrorCode.FENCED_INSTANCE_ID
-        replies += (Reply(sync.reply_to, response_with_error(SyncGroupResponse, error, sync.api_version)),)
-    return Result(replies=replies)
+        effects.reply(sync.reply_to, response_with_error(SyncGroupResponse, error, sync.api_version))
 
 
-def _rename(group: Group, member: Member, member_id: str, at: Moment) -> Result:
-    timers = cancel_session_timer(group.group_id, member)
+def _rename(group: Group, member: Member, member_id: str, at: Moment, effects: Effects) -> None:
+    cancel_session_timer(group.group_id, member, effects)
     group.rename(member, member_id)
-    return Result(timers=timers + arm_session_timer(group.group_id, member, at.now_ms))
+    arm_session_timer(group.group_id, member, at.now_ms, effects)
 
 
 def _take_over(group: Group, member: Member, join: Join) -> None:
@@ -134,21 +137,21 @@ def _rejoin_reply(group: Group, member: Member, stored: StaticMemberStored) -> R
 
 
 def _restore_old_member(
-    group: Group, member: Member, stored: StaticMemberStored, error: ErrorCode, at: Moment
-) -> Result:
+    group: Group, member: Member, stored: StaticMemberStored, error: ErrorCode, at: Moment, effects: Effects
+) -> None:
     """Restore the old id, protocols and timeouts, so that the old process, if it lives, carries on (3.38)."""
     group.take_join(member)
     group.update_protocols(member, stored.old_protocols)
     member.taken_over_by = stored.old_process
     member.rebalance_timeout_ms = stored.old_rebalance_timeout_ms
     member.session_timeout_ms = stored.old_session_timeout_ms
-    result = _rename(group, member, stored.old_member_id, at)
+    _rename(group, member, stored.old_member_id, at, effects)
     answer = join_answer(
         group, member, stored.parked.api_version, leader=stored.old_leader, with_members=False
     )
     answer.member_id = ""
     answer.error_code = append_answer(error)
     kind = CauseKind.STATIC_MEMBER_NOT_STORED
-    event = new_event(group, at, Cause.by(member, kind, error.name, removed=(stored.member_id,)))
-    reply = Reply(stored.parked.reply_to, answer, reveals_stored=False)
-    return result + Result(replies=(reply,), history=(event,))
+    cause = Cause.by(member, kind, error.name, removed=(stored.member_id,))
+    effects.history.append(new_event(group, at, cause))
+    effects.reply(stored.parked.reply_to, answer, reveals_stored=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result, SetTimer
+from coordinator.effects import Effects, Moment, RequestContext
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.answers import sync_answer
 from coordinator.groups.classic.group import AssignmentStored, Group
@@ -27,26 +27,30 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 PROTOCOL_MANDATORY_SINCE: Final = 5  # KIP-559.
 
 
-def sync_group(shard: ShardGroups, request: SyncGroupRequest, context: RequestContext, at: Moment) -> Result:
+def sync_group(
+    shard: ShardGroups, request: SyncGroupRequest, context: RequestContext, at: Moment, effects: Effects
+) -> None:
     """Store the leader's assignment; park followers until it is stored; answer with it while Stable.
 
     Errors: INCONSISTENT_GROUP_PROTOCOL (KIP-559), INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID (KIP-345), ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
     """
     group = shard.groups.get(request.group_id)
-    if error := sync_request_error(request, context.api_version):
-        return _refuse(context, error)
-    if group is None:
-        return _refuse(context, ErrorCode.UNKNOWN_MEMBER_ID)
-    if error := sync_group_error(group, request):
-        return _refuse(context, error)
+    error = sync_request_error(request, context.api_version)
+    error = error or (sync_group_error(group, request) if group else ErrorCode.UNKNOWN_MEMBER_ID)
+    if group is None or error:
+        refusal = response_with_error(SyncGroupResponse, error, context.api_version)
+        effects.reply(context.reply_to, refusal)
+        return
     member = group.members[request.member_id]
-    timers = _mark_synced(group, member)
-    if group.state is COMPLETING_REBALANCE:
-        if member.member_id == group.leader:
-            count_partitions(group, shard.topics)  # The counts now: what the leader saw may be older.
-        return Result(timers=timers) + _park(group, member, request, context, at)
-    return Result(replies=(Reply(context.reply_to, sync_answer(group, member)),), timers=timers)
+    _mark_synced(group, member, effects)
+    if group.state is not COMPLETING_REBALANCE:
+        effects.reply(context.reply_to, sync_answer(group, member))
+        return
+    _park(group, member, context, at, effects)
+    if member.member_id == group.leader:
+        count_partitions(group, shard.topics)  # The counts now: what the leader saw may be older.
+        _store_assignment(group, request, effects)
 
 
 def sync_request_error(request: SyncGroupRequest, api_version: int) -> ErrorCode:
@@ -70,71 +74,64 @@ def sync_group_error(group: Group, request: SyncGroupRequest) -> ErrorCode:
     return SYNC_ANSWER[group.state]
 
 
-def on_assignment_stored(group: Group, stored: AssignmentStored, error: ErrorCode, at: Moment) -> Result:
+def on_assignment_stored(
+    group: Group, stored: AssignmentStored, error: ErrorCode, at: Moment, effects: Effects
+) -> None:
     """Answer every parked SyncGroup once the assignment is durable; if it was not stored, rebalance (3.49).
 
     Does nothing if another rebalance began meanwhile: the generation of this assignment is over (3.50).
     """
     if group.storing is not stored:
-        return NOTHING
+        return
     group.storing = None
     if error is not ErrorCode.NONE:
-        return _on_assignment_not_stored(group, append_answer(error), at)
+        _on_assignment_not_stored(group, append_answer(error), at, effects)
+        return
     cause = _cause_by_leader(group, CauseKind.ASSIGNMENT_STORED)
-    event = transition(group, Trigger.ASSIGNMENT_STORED, at, cause)
-    replies: list[Reply] = []
-    timers: list[SetTimer] = []
+    transition(group, Trigger.ASSIGNMENT_STORED, at, cause, effects)
     for member in group.members.values():
         member.assignment = stored.assignments.get(member.member_id, b"")
         parked, member.awaiting_sync = member.awaiting_sync, None
         if parked is not None:
-            replies.append(Reply(parked.reply_to, sync_answer(group, member)))
-            timers += arm_session_timer(group.group_id, member, at.now_ms)
-    return Result(replies=tuple(replies), timers=tuple(timers), history=(event,))
+            effects.reply(parked.reply_to, sync_answer(group, member))
+            arm_session_timer(group.group_id, member, at.now_ms, effects)
 
 
-def _park(
-    group: Group, member: Member, request: SyncGroupRequest, context: RequestContext, at: Moment
-) -> Result:
+def _park(group: Group, member: Member, context: RequestContext, at: Moment, effects: Effects) -> None:
     before, member.awaiting_sync = member.awaiting_sync, Parked(context.reply_to, context.api_version)
     group.record_arrival(member, at.now_ms)
-    result = NOTHING if before is None else Result(superseded=(before.reply_to,))
-    return result + _store_assignment(group, request) if member.member_id == group.leader else result
+    if before is not None:
+        effects.superseded.append(before.reply_to)
 
 
-def _store_assignment(group: Group, request: SyncGroupRequest) -> Result:
+def _store_assignment(group: Group, request: SyncGroupRequest, effects: Effects) -> None:
     """Write the leader's assignment; members it left out get b"", unknown member ids are ignored (3.43)."""
     from_leader = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
     assignments = {member_id: from_leader.get(member_id, b"") for member_id in group.members}
     group.storing = AssignmentStored(group.group_id, group.generation_id, assignments)
-    return Result(records=(new_group_metadata_record(group, assignments),), then=group.storing)
+    effects.records.append(new_group_metadata_record(group, assignments))
+    effects.hand_back(group.storing)
 
 
-def _on_assignment_not_stored(group: Group, error: ErrorCode, at: Moment) -> Result:
+def _on_assignment_not_stored(group: Group, error: ErrorCode, at: Moment, effects: Effects) -> None:
     for member in group.members.values():
         member.assignment = b""
-    refused = refuse_syncs(group, at, error)
+    refuse_syncs(group, at, error, effects)
     cause = _cause_by_leader(group, CauseKind.ASSIGNMENT_NOT_STORED, error.name)
-    return refused + prepare_rebalance(group, at, cause, Trigger.ASSIGNMENT_FAILED)
+    prepare_rebalance(group, at, cause, effects, Trigger.ASSIGNMENT_FAILED)
 
 
-def _mark_synced(group: Group, member: Member) -> tuple[SetTimer, ...]:
-    """Note that this member's SyncGroup has come; if it was the last, return what cancels the sync timer."""
+def _mark_synced(group: Group, member: Member, effects: Effects) -> None:
+    """Note that this member's SyncGroup has come; if it was the last, cancel the sync timer."""
     waited = bool(group.pending_sync)
     group.pending_sync.discard(member.member_id)
-    if not waited or group.pending_sync:
-        return ()
-    return (SetTimer(SyncTimer(group.group_id), None),)
+    if waited and not group.pending_sync:
+        effects.set_timer(SyncTimer(group.group_id), None)
 
 
 def _cause_by_leader(group: Group, kind: CauseKind, detail: str | None = None) -> Cause:
     leader = group.members.get(group.leader or "")
     return Cause(kind, detail) if leader is None else Cause.by(leader, kind, detail)
-
-
-def _refuse(context: RequestContext, error: ErrorCode) -> Result:
-    refusal = response_with_error(SyncGroupResponse, error, context.api_version)
-    return Result(replies=(Reply(context.reply_to, refusal),))
 
 
 def _differs(named: str | None, groups_own: str | None) -> bool:

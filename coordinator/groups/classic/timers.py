@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from coordinator.effects import SetTimer
+from coordinator.effects import Effects
 from coordinator.groups.classic.member import Member
 
 
@@ -51,27 +51,26 @@ class OffsetExpiryTimer:
 
 
 def arm_session_timer(
-    group_id: str, member: Member, now_ms: int, timeout_ms: int | None = None
-) -> tuple[SetTimer, ...]:
+    group_id: str, member: Member, now_ms: int, effects: Effects, timeout_ms: int | None = None
+) -> None:
     """Set the member's session deadline `timeout_ms` from now (default: its session timeout), and its timer.
 
     A timer that is armed no later than that is left alone: when it fires, `on_session_timer` sets it again.
     """
     member.session_deadline_ms = now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
-    if member.session_timer_ms is not None and member.session_timer_ms <= member.session_deadline_ms:
-        return ()
-    member.session_timer_ms = member.session_deadline_ms
-    return (SetTimer(SessionTimer(group_id, member.member_id), member.session_deadline_ms),)
+    if member.session_timer_ms is None or member.session_timer_ms > member.session_deadline_ms:
+        member.session_timer_ms = member.session_deadline_ms
+        effects.set_timer(SessionTimer(group_id, member.member_id), member.session_deadline_ms)
 
 
-def arm_session_timers(group_id: str, members: Iterable[Member], now_ms: int) -> tuple[SetTimer, ...]:
+def arm_session_timers(group_id: str, members: Iterable[Member], now_ms: int, effects: Effects) -> None:
     """Set the session deadline of each of `members` to a full session timeout from now."""
-    return tuple(timer for member in members for timer in arm_session_timer(group_id, member, now_ms))
+    for member in members:
+        arm_session_timer(group_id, member, now_ms, effects)
 
 
-def cancel_session_timer(group_id: str, member: Member) -> tuple[SetTimer, ...]:
-    """Return the effect that cancels the member's session timer, if it has one."""
-    if member.session_timer_ms is None:
-        return ()
-    member.session_timer_ms = None
-    return (SetTimer(SessionTimer(group_id, member.member_id), None),)
+def cancel_session_timer(group_id: str, member: Member, effects: Effects) -> None:
+    """Cancel the member's session timer, if it has one."""
+    if member.session_timer_ms is not None:
+        member.session_timer_ms = None
+        effects.set_timer(SessionTimer(group_id, member.member_id), None)

@@ -5,7 +5,7 @@ A transition without a row is a bug of ours. Nothing here knows a request, or wh
 
 from __future__ import annotations
 
-from coordinator.effects import GroupEvent, Moment
+from coordinator.effects import Effects, Moment
 from coordinator.groups.causes import Cause
 from coordinator.groups.classic.events import transition_event
 from coordinator.groups.classic.group import Group
@@ -16,8 +16,8 @@ class IllegalTransition(Exception):
     """A transition that TRANSITIONS does not have: a bug of ours, never the client's fault."""
 
 
-def transition(group: Group, trigger: Trigger, at: Moment, cause: Cause) -> GroupEvent:
-    """Move `group` along TRANSITIONS, and return the event of it; the only code that assigns `group.state`.
+def transition(group: Group, trigger: Trigger, at: Moment, cause: Cause, effects: Effects) -> None:
+    """Move `group` along TRANSITIONS, with an event for the history; the only code that assigns `group.state`.
 
     Raises IllegalTransition where no row exists.
     """
@@ -27,7 +27,6 @@ def transition(group: Group, trigger: Trigger, at: Moment, cause: Cause) -> Grou
     except KeyError:
         raise IllegalTransition(f"{group.group_id}: {trigger} in {before}") from None
     is_phase_complete = trigger in (Trigger.JOIN_COMPLETED, Trigger.ASSIGNMENT_STORED)
-    event = transition_event(group, before, at, cause, is_phase_complete=is_phase_complete)
+    effects.history.append(transition_event(group, before, at, cause, is_phase_complete=is_phase_complete))
     group.state_since_ms = at.now_ms
     group.state_wall_ms = at.wall_ms
-    return event
