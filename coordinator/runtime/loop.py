@@ -8,7 +8,9 @@ further ahead than PULSE_MS, and none when the wheel is empty. Knows no sockets 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -16,12 +18,13 @@ import structlog
 from coordinator.effects import GroupEvent, MarkersWanted
 from coordinator.groups.partitioning import partition_for
 from coordinator.purgatory.delayed import K, OwnedTimers, Purgatory, TimerOwner
-from coordinator.purgatory.timing_wheel import TimingWheel
+from coordinator.purgatory.timing_wheel import TimerEntry, TimingWheel
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.outages import Outages
 from coordinator.runtime.shard_loader import ShardLoader
 from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.turn_share import TurnShare, unlimited
 from storage.flusher import Flusher
 from storage.log.durable_log import LogHost
 
@@ -43,19 +46,21 @@ class Runtime:
         load_buffer_bytes: int,
         loop: asyncio.AbstractEventLoop | None = None,
         probe_disk_space: Callable[[], None] = lambda: None,
+        turn: TurnShare | None = None,
     ) -> None:
-        """`loop` is the running one, unless a simulation brings its own.
+        """`probe_disk_space` raises StorageError while the disk is full; it may block.
 
-        `probe_disk_space` raises StorageError while the disk is full; it may block.
+        A simulation brings its own `loop`. Without a `turn`, each turn takes as long as it takes.
         """
-        self._clock = clock
-        self._flusher = flusher
+        self._clock, self._flusher = clock, flusher
         self.record_history = record_history
         self._loop = loop or asyncio.get_running_loop()
         self._dirty: dict[ShardRunner[Any], None] = {}  # In order, so that a run can be repeated.
+        self.turn = turn or unlimited(self._loop.call_soon)
         self._is_stopped = False
         self._armed_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
+        self._due: deque[TimerEntry] = deque()  # Timers that have left the wheel and are still to fire.
         self.wheel = TimingWheel(clock.now_ms())
         self._timers = OwnedTimers(self.wheel)
         self.purgatory = Purgatory(self.wheel)
@@ -63,8 +68,7 @@ class Runtime:
         """Writes the markers of transactions; set by the daemon once it has its topics."""
         self.runners: list[GroupRunner] = []  # By partition of `__consumer_offsets`.
         self.transaction_runners: list[ShardRunner[Any]] = []  # By partition of `__transaction_state`.
-        self.now_ms = clock.now_ms
-        self.wall_ms = clock.wall_ms
+        self.now_ms, self.wall_ms = clock.now_ms, clock.wall_ms
         self._loader = ShardLoader(self._loop, clock, load_buffer_bytes)
         self.outages = Outages(self, probe_disk_space, self._loader.run)
         self.log_host = LogHost(
@@ -97,8 +101,22 @@ class Runtime:
             runner.end_turn()
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Have `action` called in a later turn of the loop, after sockets were read."""
-        self._loop.call_soon(action)
+        """Have `action` called in a later turn of the loop, after sockets were read, in the share of that turn."""
+        self.turn.later(action)
+
+    def do(self, action: Callable[[], None]) -> None:
+        """Do `action` in this turn or, if the turn is used up, in a later one."""
+        if self.turn.is_over():
+            self.turn.later(action)
+        else:
+            action()
+
+    def send(self, reply_to: Any, response: Any) -> None:
+        """Answer a request, in this turn or, if the turn is used up, in a later one: encoding takes its time."""
+        if self.turn.is_over():
+            self.turn.later(partial(reply_to.reply, response))
+        else:
+            reply_to.reply(response)
 
     def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
         """Run `work` on the loader's thread, after loads under way; call `done` with its future on the loop."""
@@ -138,16 +156,27 @@ class Runtime:
         if self._is_stopped:
             return
         now_ms = self._clock.now_ms()
-        for entry in self.wheel.advance(now_ms):
-            try:
-                entry.fire(now_ms)
-            except Exception:  # A bug of ours; the others that are due left the wheel with this one.
-                log.exception("a timer failed")
+        is_under_way = bool(self._due)
+        self._due += self.wheel.advance(now_ms)
+        if not is_under_way:
+            self._fire_due()
         next_ms = self.wheel.next_deadline_ms()
         if next_ms is not None:
             self.arm(next_ms)
         elif self._armed_ms is None:
             self._clock.wake_by()
+
+    def _fire_due(self) -> None:
+        """Fire the timers that have left the wheel, in order: thousands of sessions may expire at one moment."""
+        due, now_ms = self._due, self._clock.now_ms()
+        while due and not self._is_stopped:
+            try:
+                due.popleft().fire(now_ms)
+            except Exception:  # A bug of ours; the others that are due left the wheel with this one.
+                log.exception("a timer failed")
+            if due and self.turn.is_over():
+                self.turn.later(self._fire_due)
+                return
 
     # Loading.
 
@@ -179,6 +208,7 @@ class Runtime:
             self._alarm.cancel()
         for runner in (*self.runners, *self.transaction_runners):
             runner.stop()
+        self.turn.stop()
         self._end_turn()
         self._flusher.close()
         self._loader.stop()
