@@ -286,6 +286,10 @@ class Daemon:
 
     async def stop(self) -> None:
         """Answer parked requests, flush all appended records, close the connections, and stop all parts."""
+        if self._stop_seeing_turns is not None:
+            self._stop_seeing_turns()  # From here on nobody waits for a turn.
+        cpu_ms, wall_ms = self.turn_watch.longest
+        log.info("the longest turn of the event loop", cpu_ms=round(cpu_ms, 1), wall_ms=round(wall_ms, 1))
         await self.server.stop_listening()
         self.server.stop_reading()
         await self._encoder.idle()  # Encoded batches are appended, which needs the flusher.
@@ -299,10 +303,6 @@ class Daemon:
             workers.close()
         await asyncio.sleep(0)  # The outcomes of the last work come back in a turn of their own.
         await self.server.close_connections(LAST_ANSWERS_S)
-        if self._stop_seeing_turns is not None:
-            self._stop_seeing_turns()
-        cpu_ms, wall_ms = self.turn_watch.longest
-        log.info("the longest turn of the event loop", cpu_ms=round(cpu_ms, 1), wall_ms=round(wall_ms, 1))
 
 
 def group_settings(settings: Settings) -> GroupSettings:

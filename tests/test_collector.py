@@ -11,6 +11,7 @@ import pytest
 
 from coordinator.runtime.collector import CHECK_EVERY_MS, DUE, OFF, WORTH_IT, Collector
 from harness.doubles.manual_timers import ManualTimers
+from muster.serve import _leave_full_collections_to_the_daemon
 
 
 class FakeGc:
@@ -159,4 +160,15 @@ def test_the_real_one_finds_cycles_and_leaves_what_lives() -> None:
     finally:
         collector.stop()
         gc.unfreeze()
+        gc.set_threshold(*thresholds)
+
+
+def test_muster_serve_leaves_full_collections_to_it() -> None:
+    """Python's own would hold up the loop at any moment, for as long as all members take to be looked at."""
+    thresholds = gc.get_threshold()
+    try:
+        _leave_full_collections_to_the_daemon()
+        assert gc.get_threshold()[:2] == thresholds[:2]
+        assert gc.get_threshold()[2] >= OFF
+    finally:
         gc.set_threshold(*thresholds)

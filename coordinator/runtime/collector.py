@@ -2,7 +2,7 @@
 
 A full collection looks at every object that lives: with 20,000 members it takes 240 ms. Python's collections of
 young objects take about a millisecond, and what they find alive grows old. Here the old ones are looked at once,
-some 23,000 at a time, and those still alive are frozen: no later collection visits them. So each object is looked
+some 15,000 at a time, and those still alive are frozen: no later collection visits them. So each object is looked
 at a few times in all, however many live, and no collection takes more than some 5 ms.
 
 What is frozen can still go, by its count of references, as all does that leaves no cycle behind; requests,
@@ -23,7 +23,7 @@ from coordinator.purgatory.delayed import TimerOwner
 OFF: Final = 1_000_000
 """Threshold of Python's full collections from which they count as switched off."""
 
-DUE: Final = 3
+DUE: Final = 2
 """Collections of the middle generation after which old objects are looked at: each leaves up to 7,700 of them."""
 
 CHECK_EVERY_MS: Final = 60_000
