@@ -442,7 +442,7 @@ def test_what_the_loop_put_off_is_done_later_unless_the_life_has_ended(
     assert leader.answer.error_code, "the life has ended"
     world.load()
     handled: list[object] = []
-    monkeypatch.setattr(world.runner.shard, "handle", handled.append)
+    monkeypatch.setattr(world.runner.shard, "handle", lambda event, now_ms: handled.append(event))
     for hand_back in put_off:
         hand_back()
     assert put_off
