@@ -49,9 +49,14 @@ def committed_offset(number: int, partition: int) -> int:
 
 
 def write_offsets_log(
-    directory: Path, offsets: int, records_per_batch: int, *, segment_bytes: int = 100 << 20
+    directory: Path,
+    offsets: int,
+    records_per_batch: int,
+    *,
+    segment_bytes: int = 100 << 20,
+    groups: int = GROUPS,
 ) -> None:
-    """Write `offsets` commits of `GROUPS` groups, each offset once, into the log directory `directory`.
+    """Write `offsets` commits of as many groups, each offset once, into the log directory `directory`.
 
     The daemon finds it as a clean shutdown leaves it.
     """
@@ -67,10 +72,8 @@ def write_offsets_log(
     randomness = random.Random(offsets)
     topic_ids = [randomness.randbytes(16) for _ in range(TOPICS_PER_GROUP)]
     for partition, log in enumerate(logs):
-        groups = [
-            number for number in range(GROUPS) if partition_for(group_name(number), SHARDS) == partition
-        ]
-        _write(log, _records(groups, offsets // GROUPS, topic_ids, randomness), records_per_batch)
+        owned = [number for number in range(groups) if partition_for(group_name(number), SHARDS) == partition]
+        _write(log, _records(owned, offsets // groups, topic_ids, randomness), records_per_batch)
     failures = held.close()
     assert not failures, failures
 

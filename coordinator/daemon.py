@@ -8,7 +8,6 @@ not belong here.
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -28,15 +27,18 @@ from coordinator.history.events import History
 from coordinator.history.topic import history_topic_config
 from coordinator.history.writer import HistoryWriter
 from coordinator.runtime.clock import Clock
-from coordinator.runtime.full_collections import FullCollections
+from coordinator.runtime.collector import Collector
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.group_shards import group_shards
 from coordinator.runtime.loop import Runtime
+from coordinator.runtime.loop_turns import see_turns
 from coordinator.runtime.marker_sender import MarkerSender
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.snapshots import write_snapshots
 from coordinator.runtime.transaction_shards import transaction_shards
 from coordinator.runtime.transaction_verification import CoordinatorVerifier
+from coordinator.runtime.turn_share import TurnShare
+from coordinator.runtime.turn_watch import TurnWatch
 from coordinator.server.api_table import Handler, api_table
 from coordinator.server.descriptors import raise_limit
 from coordinator.server.find_coordinator import FindCoordinator
@@ -157,12 +159,16 @@ class Daemon:
         self._encoder = ThreadWorkers(1, post, "encoder")  # Needs no disk: a stop can wait for it.
         self._maintenance_worker = ThreadWorkers(1, post, "caretaker")
         self._history: HistoryWriter | None = None
+        self._turn = TurnShare(loop.call_soon)
+        self.turn_watch = TurnWatch(settings.muster_turn_log_ms, self._turn.begin)
+        self._stop_seeing_turns: Callable[[], None] | None = None
         self.runtime = Runtime(
             self._clock,
             self._flusher,
             self._record_history,
             settings.offsets_load_buffer_size,
             probe_disk_space=lambda: probe_disk_space(files, directory.path),
+            turn=self._turn,
         )
         self._placement = Placement(
             Node(settings.node_id, lambda listener: self.server.endpoint_for(listener), settings.broker_rack)
@@ -176,8 +182,8 @@ class Daemon:
         self._verifier = CoordinatorVerifier(self.runtime)
         self.broker = self._broker(files)
         self.server = self._server()
-        self._full_collections = FullCollections(
-            self.runtime.set_timer, self._clock.now_ms, lambda: self.server.last_connected_ms
+        self._collector = Collector(
+            post, self.runtime.set_timer, self._clock.now_ms, lambda: self.server.has_connections
         )
         self.registry.on_altered.append(self._on_altered)
         self._on_altered(self.registry.settings)
@@ -238,7 +244,7 @@ class Daemon:
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
         apis = api_table(handlers, groups.prepare(), lambda: self.registry.features)
-        return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers)
+        return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
 
     def _new_shard(self, partition: int) -> Shard:
         return Shard(partition, self._group_settings, self.registry)
@@ -272,10 +278,11 @@ class Daemon:
 
     async def start(self) -> None:
         """Open the internal topics and the listeners, and begin to load the shards. Raises StartupError."""
+        self._stop_seeing_turns = see_turns(asyncio.get_running_loop(), self.turn_watch.turn_ended)
         try:
             runners = self._runners()
             self._history = self._open_history()
-            gc.freeze()  # The objects made so far stay alive: collections while shards load need not visit them.
+            self._collector.start()
             self._shards.open(*runners)
             self.registry.on_deleted.append(self._on_topic_deleted)
             await self.server.listen(self._settings.endpoints)
@@ -286,7 +293,6 @@ class Daemon:
         except (StorageError, BindError) as error:
             raise StartupError(str(error)) from error
         self._maintenance.start()
-        self._full_collections.start()
         self._cleaner.start()
 
     def _open_history(self) -> HistoryWriter:
@@ -297,7 +303,7 @@ class Daemon:
         topic = self.registry.internal(HISTORY_TOPIC, 1, overrides)
         self.registry.configure(topic, overrides)
         history = History(settings.muster_history_events_per_group)
-        return HistoryWriter(history, topic.partitions[0], asyncio.get_running_loop().call_soon)
+        return HistoryWriter(history, topic.partitions[0], self.runtime.soon)
 
     def _runners(self) -> tuple[list[GroupRunner], list[ShardRunner[TransactionShard]]]:
         """Make the runners of the group shards and of the transaction shards, one for each internal partition."""
@@ -313,12 +319,17 @@ class Daemon:
 
     async def stop(self) -> None:
         """Answer parked requests, flush all appended records, close the connections, and stop all parts."""
+        if self._stop_seeing_turns is not None:
+            self._stop_seeing_turns()  # From here on nobody waits for a turn.
+        cpu_ms, wall_ms = self.turn_watch.longest
+        log.info("the longest turn of the event loop", cpu_ms=round(cpu_ms, 1), wall_ms=round(wall_ms, 1))
         await self.server.stop_listening()
         self.server.stop_reading()
         await self._encoder.idle()  # Encoded batches are appended, which needs the flusher.
         if self._history is not None:
             self._history.close()
         self._cleaner.stop()
+        self._collector.stop()
         self.runtime.stop()
         self._journal.close()
         self._history_flusher.close()

@@ -125,7 +125,7 @@ def _leave_full_collections_to_the_daemon() -> None:
     """Let Python collect garbage among young objects as always, and never among all objects.
 
     A full collection would hold up the event loop for 240 ms with 20,000 members, at any moment.
-    `coordinator.runtime.full_collections` chooses better moments.
+    `coordinator.runtime.collector` does it bit by bit.
     """
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, _NEVER)

@@ -37,8 +37,14 @@ class Joinable(Protocol):
 class DeferredJoins:
     """The queue of joins, one for each connection at most."""
 
-    def __init__(self, soon: Callable[[Callable[[], None]], object]) -> None:
-        """`soon` has a function called in the next turn of the loop, before sockets are read."""
+    def __init__(
+        self, soon: Callable[[Callable[[], None]], object], is_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`soon` has a function called in the next turn of the loop, before sockets are read.
+
+        `is_over` says whether the turn has used up its share: then what is left waits for the next.
+        """
+        self._is_over = is_over
         self._soon = soon
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
@@ -77,3 +83,5 @@ class DeferredJoins:
                 action()
             except Exception:  # A bug of ours; the others that wait left their sockets with this one.
                 log.exception("a deferred join failed")
+            if self._is_over():
+                return

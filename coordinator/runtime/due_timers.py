@@ -9,7 +9,7 @@ nothing, as if the request had come first. Knows no clock and no groups.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import structlog
@@ -25,14 +25,16 @@ log = structlog.get_logger("muster.runtime")
 class DueTimers:
     """Entries that have left the wheel and were not fired yet, by deadline."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """`is_over` says whether the turn has used up its share: then what is left waits for the next."""
+        self._is_over = is_over
         self._due: deque[TimerEntry] = deque()
 
     def __len__(self) -> int:
         return len(self._due)
 
     def fire_slice(self, advanced: Iterable[TimerEntry], now_ms: int) -> None:
-        """Add the entries in `advanced`, and fire the oldest TIMERS_PER_TURN of all."""
+        """Add the entries in `advanced`, and fire the oldest TIMERS_PER_TURN, or what the turn has room for."""
         due = self._due
         due.extend(advanced)
         for _ in range(min(TIMERS_PER_TURN, len(due))):
@@ -41,3 +43,5 @@ class DueTimers:
                 entry.fire(now_ms)
             except Exception:  # A bug of ours; the others that are due left the wheel with this one.
                 log.exception("a timer failed")
+            if self._is_over():
+                return

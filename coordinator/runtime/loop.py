@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -27,6 +28,7 @@ from coordinator.runtime.outages import Outages
 from coordinator.runtime.shard_loader import ShardLoader
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.shard_states import ELSEWHERE
+from coordinator.runtime.turn_share import TurnShare, unlimited
 from storage.flusher import Flusher
 from storage.log.durable_log import LogHost
 
@@ -52,29 +54,30 @@ class Runtime:
         load_buffer_bytes: int,
         loop: asyncio.AbstractEventLoop | None = None,
         probe_disk_space: Callable[[], None] = lambda: None,
+        turn: TurnShare | None = None,
     ) -> None:
-        """`loop` is the running one, unless a simulation brings its own.
+        """`probe_disk_space` raises StorageError while the disk is full; it may block.
 
-        `probe_disk_space` raises StorageError while the disk is full; it may block.
+        A simulation brings its own `loop`. Without a `turn`, each turn takes as long as it takes.
         """
         self._clock, self._flusher = clock, flusher
         self.record_history = record_history
         self._loop = loop or asyncio.get_running_loop()
         self._dirty: dict[ShardRunner[Any], None] = {}  # In order, so that a run can be repeated.
+        self.turn = turn or unlimited(self._loop.call_soon)
         self._is_stopped = self._wheel_awaits_joins = False
         self._armed_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self.wheel = TimingWheel(clock.now_ms())
         self._timers = OwnedTimers(self.wheel)
-        self._due_timers = DueTimers()
-        self._joins = DeferredJoins(self._loop.call_soon)
+        self._due_timers = DueTimers(self.turn.is_over)
+        self._joins = DeferredJoins(self._loop.call_soon, self.turn.is_over)
         self.purgatory = Purgatory(self.wheel)
         self.write_markers: WriteMarkers = _refuse_markers
         """Writes the markers of transactions; set by the daemon once it has its topics."""
         self.runners: list[GroupRunner] = []  # By partition of `__consumer_offsets`.
         self.transaction_runners: list[ShardRunner[Any]] = []  # By partition of `__transaction_state`.
-        self.now_ms = clock.now_ms
-        self.wall_ms = clock.wall_ms
+        self.now_ms, self.wall_ms = clock.now_ms, clock.wall_ms
         self._loader = ShardLoader(self._loop, clock, load_buffer_bytes)
         self.outages = Outages(self, probe_disk_space, self._loader.run)
         self.log_host = LogHost(
@@ -111,8 +114,22 @@ class Runtime:
             runner.end_turn()
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Have `action` called in a later turn of the loop, after sockets were read."""
-        self._loop.call_soon(action)
+        """Have `action` called in a later turn of the loop, after sockets were read, in the share of that turn."""
+        self.turn.later(action)
+
+    def do(self, action: Callable[[], None]) -> None:
+        """Do `action` in this turn or, if the turn is used up, in a later one."""
+        if self.turn.is_over():
+            self.turn.later(action)
+        else:
+            action()
+
+    def send(self, reply_to: Any, response: Any) -> None:
+        """Answer a request, in this turn or, if the turn is used up, in a later one: encoding takes its time."""
+        if self.turn.is_over():
+            self.turn.later(partial(reply_to.reply, response))
+        else:
+            reply_to.reply(response)
 
     def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
         """Run `work` on the loader's thread, after loads under way; call `done` with its future on the loop."""
@@ -216,6 +233,7 @@ class Runtime:
             self._alarm.cancel()
         for runner in (*self.runners, *self.transaction_runners):
             runner.stop()
+        self.turn.stop()
         self._joins.handle_all()
         self._end_turn()
         self._flusher.close()

@@ -74,6 +74,8 @@ class RunnerHost(Protocol):
     def record_history(self, events: tuple[GroupEvent, ...]) -> None: ...
     def on_dirty(self, runner: ShardRunner[Any]) -> None: ...
     def reload(self, runner: ShardRunner[Any]) -> None: ...
+    def send(self, reply_to: Any, response: Any) -> None: ...
+    def do(self, action: Callable[[], None]) -> None: ...
     def write_markers(
         self, wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]
     ) -> None: ...
@@ -158,7 +160,8 @@ class ShardRunner(Generic[S]):
         return self.durable_log.state is LOG_ACTIVE
 
     def _fail_one(self, pending: PendingRequest, error: ErrorCode) -> None:
-        pending.reply_to.reply(self.kind.error_response(pending.request, error, pending.api_version))
+        response = self.kind.error_response(pending.request, error, pending.api_version)
+        self._host.send(pending.reply_to, response)
 
     def timer_fired(self, timer: ShardTimer) -> None:
         epoch, key = timer
@@ -222,13 +225,13 @@ class ShardRunner(Generic[S]):
         if then is None:
             return
 
-        def finish(outcome: ErrorCode) -> None:
-            self._handle(AppendFinished(then, outcome, self._host.wall_ms()))
-
         if error:
-            finish(error)
+            self._handle(AppendFinished(then, error, wall_ms))
         else:
-            self.durable_log.when_durable(self.position, finish)
+            epoch = self.durable_log.epoch
+            self.durable_log.when_durable(
+                self.position, lambda outcome: _hand_back(self, epoch, then, outcome)
+            )
 
     def _want_markers(self, epoch: int, wanted: MarkersWanted) -> None:
         """Ask the host for the markers once all records written so far are durable, however long that takes.
@@ -299,13 +302,13 @@ class ShardRunner(Generic[S]):
         if reveals_stored and position > durable_log.durable_offset:
             durable_log.when_durable(position, partial(self._answer, pending, response), now_ms)
         else:
-            pending.reply_to.reply(response)
+            self._host.send(reply_to, response)
 
     def _answer(self, pending: PendingRequest, response: Any, error: ErrorCode) -> None:
         if error:
             self._fail_one(pending, error)
         else:
-            pending.reply_to.reply(response)
+            self._host.send(pending.reply_to, response)
 
     # The log.
 
@@ -438,3 +441,16 @@ def _take_current(runner: ShardRunner[Any]) -> PendingRequest | None:
     """
     current, runner._current = runner._current, None
     return current
+
+
+def _hand_back(runner: ShardRunner[Any], epoch: int, then: object, outcome: ErrorCode) -> None:
+    """Hand `then` to the shard, in this turn or a later one; not if the epoch has ended by then.
+
+    What the shard is read from then has the records, or has them not.
+    """
+    runner._host.do(lambda: _append_finished(runner, epoch, then, outcome))
+
+
+def _append_finished(runner: ShardRunner[Any], epoch: int, then: object, outcome: ErrorCode) -> None:
+    if epoch == runner.durable_log.epoch:
+        runner._handle(AppendFinished(then, outcome, runner._host.wall_ms()))

@@ -28,8 +28,8 @@ log = structlog.get_logger("muster.server")
 
 OnAccepted = Callable[[socket.socket], None]
 
-MAX_ACCEPTED: Final = 4096
-"""Connections accepted at a time from one socket: Linux queues so many by default. Each takes some 10 us."""
+MAX_ACCEPTED: Final = 512
+"""Connections accepted at a time from one socket, some 10 us each. Linux queues 4096 by default."""
 
 ACCEPT_EVERY_MS: Final = 10
 """How often waiting connections are accepted during one long turn of the event loop, lest the queue overflow."""

@@ -9,23 +9,24 @@ all of them may hold is the `MemoryPool`'s. Knows no groups and no topics.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Sized
 from struct import Struct
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import structlog
 
-from coordinator.runtime.clock import Clock
 from coordinator.server.api_table import API_VERSIONS_KEY, Api, ApiVersionsHandler
+from coordinator.server.client_ids import ClientIds
+from coordinator.server.connection_host import ConnectionHost
 from coordinator.server.gathering import Frames, Gathering
 from coordinator.server.large_frame import LARGE_FROM_BYTES
-from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.order import ReplyOrder
-from coordinator.server.outgoing import Outgoing, Readers, SlowReaders, joined
+from coordinator.server.outgoing import Outgoing, joined
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import PreparedRequests
+from coordinator.server.turn_parts import PutOff, ends_later
 from protocol.codec.codec import decode
-from protocol.codec.primitives import Buffer, replaced_text
+from protocol.codec.primitives import Buffer
 from protocol.errors import DecodeError
 from protocol.framing import skip_tagged_fields
 from storage.files import StorageError
@@ -43,44 +44,13 @@ _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the cli
 log = structlog.get_logger("muster.connection")
 
 
-class ConnectionHost(Protocol):
-    """The server, as its connections see it: what they share, and the events that each reports to it."""
-
-    @property
-    def apis(self) -> Mapping[int, Api]: ...
-    @property
-    def max_request_bytes(self) -> int: ...
-    @property
-    def memory_pool(self) -> MemoryPool: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def readers(self) -> Readers: ...
-    @property
-    def slow_readers(self) -> SlowReaders: ...
-    @property
-    def accept_at_ms(self) -> int:
-        """The monotonic time in ms at which `accept` is due."""
-
-    @property
-    def call_soon(self) -> Callable[[Callable[[], None]], object]:
-        """The event loop's `call_soon`: runs a function in a later turn of the loop."""
-
-    def accept(self, now_ms: int) -> None:
-        """Accept the connections that wait in the listening sockets."""
-
-    def on_connected(self, connection: Connection, ip: str) -> None: ...
-    def on_disconnected(self, connection: Connection) -> None: ...
-
-
 class Connection(asyncio.Protocol):
     """The server's end of one client's socket."""
 
     __slots__ = (
         "_apis",
         "_backlog",
-        "_client_id",
-        "_client_id_bytes",
+        "_client_ids",
         "_clock",
         "_gathering",
         "_host",
@@ -93,8 +63,10 @@ class Connection(asyncio.Protocol):
         "_outgoing",
         "_pool",
         "_prepared",
+        "_put_off",
         "_sending",
         "_transport",
+        "_turn",
         "_unanswered",
         "_write",
         "_write_blocked",
@@ -117,6 +89,7 @@ class Connection(asyncio.Protocol):
         self.is_open = False
         self.last_request_ms = 0
         self._clock = host.clock
+        self._turn = host.turn
         self._transport: asyncio.Transport | None = None
         self._write: Callable[[bytes], None] = _not_connected
         self._gathering: Gathering | None = None  # Holds a partial frame, or requests held back.
@@ -125,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._unanswered: Sized = self._order.unanswered
         self.is_held_back = False
         self._is_ending = False
+        self._put_off: PutOff | None = None  # Set while the requests held back wait for a later turn.
         self._write_blocked = False
         self._is_consuming = False
         self._out: list[Buffer | FileRange] = []
@@ -132,8 +106,7 @@ class Connection(asyncio.Protocol):
         self._outgoing: Outgoing | None = None  # Sends answers that are read from files; idle as a rule.
         self._sending: Sized = ()  # The queue in `_outgoing`.
         self._prepared = PreparedRequests()
-        self._client_id_bytes = b""
-        self._client_id = ""
+        self._client_ids = ClientIds()
 
     # What the event loop calls.
 
@@ -159,19 +132,29 @@ class Connection(asyncio.Protocol):
         self.is_open = True
         self._host.on_connected(self, peer[0])
 
+    def eof_received(self) -> bool:
+        """Close, but not before what was received is started. True: the transport is closed by us."""
+        return ends_later(self._put_off, self._turn, self.close)
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._transport, self._write = None, _drop  # What is started from here on has nobody to answer to.
+        if self._outgoing is not None:
+            self._outgoing.stop()
+        self.is_open = self.is_open and self._put_off is not None
+        if not ends_later(self._put_off, self._turn, self._on_lost):
+            self._on_lost()
+
+    def _on_lost(self) -> None:
         self.is_open = False
         self._order.clear()
         self._out.clear()
-        if self._outgoing is not None:
-            self._outgoing.stop()
         if self._gathering is not None:
             self._gathering.stop()
         self._outgoing = self._gathering = None  # They refer back to this, and garbage collections are rare.
         self._host.on_disconnected(self)
 
     def data_received(self, data: bytes) -> None:
-        immediate = self._prepared.immediate
+        immediate, turn = self._prepared.immediate, self._turn
         if (
             data.endswith(immediate.rest)
             and data.startswith(immediate.head)
@@ -180,16 +163,24 @@ class Connection(asyncio.Protocol):
             and not self._backlog
             and not self._write_blocked
             and not self._sending
+            and (turn.cheap_left > 0 or turn.has_cheap())
             and (encoded := immediate.answer(now_ms := self._clock.now_ms())) is not None
         ):
             # The hot path: one whole prepared request and nothing else, next in the order. Inlined for speed.
             self.last_request_ms = now_ms
+            turn.cheap_left -= 1
             self._write(encoded.before + data[8:12] + encoded.after)
             return
         if self._backlog:
             assert self._gathering is not None
             if self._gathering.add(data):
                 self.consume(self._gathering.take())
+            elif self._put_off is not None:
+                self._hold_back()
+        elif turn.is_over():
+            assert self._gathering is not None
+            self._put_off = PutOff(self, turn)
+            self._gathering.begin(data, _HEADER.size)
         else:
             self.consume(data)
 
@@ -213,7 +204,12 @@ class Connection(asyncio.Protocol):
         needed_bytes = 4
         while end - position >= 4 and self.is_open:
             immediate = self._prepared.immediate
-            if immediate.has_same_bytes_at(data, position) and not self._unanswered and not self._is_sending:
+            if (
+                immediate.has_same_bytes_at(data, position)
+                and not self._unanswered
+                and not self._is_sending
+                and not self._turn.is_over()
+            ):
                 pieces, position = immediate.answer_all(data, position, now_ms := self._clock.now_ms())
                 if pieces:
                     self.last_request_ms = now_ms
@@ -250,12 +246,15 @@ class Connection(asyncio.Protocol):
         ):
             self._hold_back()
             return False
+        if self._turn.is_over():
+            self._put_off = PutOff(self, self._turn)
+            return False
         body = start + _HEADER.size + max(client_id_length, 0)
         if body > stop:
             self.refuse(f"{api.name}: client id of {client_id_length} bytes in a shorter frame")
             return False
         try:
-            client_id = self._client_id_of(bytes(data[start + _HEADER.size : body]))
+            client_id = self._client_ids.text_of(bytes(data[start + _HEADER.size : body]))
         except DecodeError as error:
             self.refuse(f"{api.name}: client id: {error}")
             return False
@@ -305,13 +304,6 @@ class Connection(asyncio.Protocol):
             pending.held_bytes = pending.frame_bytes
             self._pool.take(pending.frame_bytes)
 
-    def _client_id_of(self, raw: bytes) -> str:
-        """Return the client id in `raw` as text. The last one is remembered, since a client keeps its id."""
-        if raw != self._client_id_bytes:
-            self._client_id = replaced_text(raw)
-            self._client_id_bytes = raw
-        return self._client_id
-
     # Order and back-pressure.
 
     @property
@@ -320,27 +312,37 @@ class Connection(asyncio.Protocol):
         return self._write_blocked or bool(self._sending)
 
     def _hold_back(self) -> None:
-        if not self.is_held_back and self._transport is not None:
-            self.is_held_back = True
+        self.is_held_back = True
+        if self._transport is not None and self.is_open:
             self._transport.pause_reading()
 
     def _maybe_resume(self) -> None:
         """Start the requests held back, in a later turn of the loop: this one may be another connection's."""
-        if self._may_resume:
+        if self.is_held_back and self._put_off is None and self.is_open:
             self._host.call_soon(self._resume)
 
-    @property
-    def _may_resume(self) -> bool:
-        return self.is_held_back and self.is_open and not self._is_sending and not self._is_ending
-
     def _resume(self) -> None:
-        if not self._may_resume:
+        if not self.is_held_back or self._put_off is not None or not self.is_open:
+            return
+        if self._is_sending or self._is_ending:
+            self._hold_back()
             return
         self.is_held_back = False
         assert self._transport is not None
         self._transport.resume_reading()
         if self._gathering is not None and self._backlog:
             self.consume(self._gathering.take())
+
+    def go_on(self, finish: Callable[[], None] | None) -> None:
+        """Start the requests that were put off. If the client has gone meanwhile, `finish` follows them."""
+        self._put_off = None
+        if finish is None:
+            self._resume()
+            return
+        if self._gathering is not None and self._backlog and not self._is_ending:
+            self.consume(self._gathering.take())
+        if not ends_later(self._put_off, None, finish):
+            finish()
 
     # Answers out.
 
@@ -393,8 +395,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether received bytes are held back by requests that all wait for the disk."""
-        return self.is_held_back and self._order.waits_for_disk
+        """Whether received bytes are held back by requests that all wait for the disk, or for a later turn."""
+        return self.is_held_back and (self._put_off is not None or self._order.waits_for_disk)
 
     # The end.
 
@@ -436,6 +438,10 @@ class Connection(asyncio.Protocol):
         self.is_open = False
         if self._transport is not None and (self._outgoing is None or self._outgoing.is_idle):
             self._transport.close()  # Otherwise `_on_sent` closes it.
+
+
+def _drop(data: bytes) -> None:
+    """Write nothing: the connection is gone."""
 
 
 def _not_connected(data: bytes) -> None:

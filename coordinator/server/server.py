@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -17,6 +17,7 @@ import structlog
 
 from coordinator.purgatory.delayed import TimerOwner
 from coordinator.runtime.clock import Clock
+from coordinator.runtime.turn_share import TurnShare, unlimited
 from coordinator.server.acceptor import ACCEPT_EVERY_MS, Acceptor, bind, longest_queue
 from coordinator.server.api_table import Api
 from coordinator.server.connection import Connection
@@ -27,6 +28,12 @@ from coordinator.settings.listeners import ListenerConfig
 from coordinator.settings.model import Settings
 
 log = structlog.get_logger("muster.server")
+
+OPENED_PER_TURN = 80
+"""Accepted connections that are opened in one turn of the event loop: each takes some 60 us."""
+
+CLOSED_PER_TURN = 200
+"""Connections that are closed in one turn when the daemon stops."""
 
 REFUSED_LOG_EVERY = 1000
 """Of the connections refused over the maximum, one in so many is logged, beginning with the first."""
@@ -49,10 +56,13 @@ class Server:
         clock: Clock,
         set_timer: Callable[[TimerOwner[Any], Any, int | None], None],
         readers: Readers,
+        turn: TurnShare | None = None,
     ) -> None:
         self.apis = apis
         self.clock = clock
         self.readers = readers
+        self.call_soon = asyncio.get_running_loop().call_soon
+        self.turn = turn or unlimited(self.call_soon)
         self.slow_readers = SlowReaders()
         self.memory_pool = MemoryPool(settings.queued_max_request_bytes, clock, set_timer)
         self.max_request_bytes = settings.socket_request_max_bytes
@@ -67,15 +77,14 @@ class Server:
         self.accept_at_ms = (
             0  # Monotonic time when waiting connections are to be accepted, also in a long turn.
         )
+        self._accepted: deque[tuple[ListenerConfig, socket.socket]] = deque()  # And still to be opened.
         self._opening: set[asyncio.Task[None]] = set()  # An event loop refers to its tasks only weakly.
         self._connections: dict[Connection, str] = {}  # The peer's address by connection.
         self._per_ip: Counter[str] = Counter()
-        self.last_connected_ms = clock.now_ms()
         self._all_disconnected = asyncio.Event()
         self._refused = 0
         self._endpoints: dict[str, tuple[str, int]] = {}
         self._bound: list[str] = []
-        self.call_soon = asyncio.get_running_loop().call_soon
 
     async def listen(self, listeners: Iterable[ListenerConfig]) -> None:
         """Open every listener. Raises BindError, with none left open, if one cannot be opened."""
@@ -125,9 +134,18 @@ class Server:
             self.accept(now_ms)
 
     def _on_accepted(self, listener: ListenerConfig, accepted: socket.socket) -> None:
-        opening = asyncio.create_task(self._open(listener, accepted))
-        self._opening.add(opening)
-        opening.add_done_callback(self._opening.discard)
+        if not self._accepted:
+            self.call_soon(self._open_some)
+        self._accepted.append((listener, accepted))
+
+    def _open_some(self) -> None:
+        """Begin to open the connections that were accepted first; others follow in the next turns."""
+        for _ in range(min(len(self._accepted), OPENED_PER_TURN)):
+            opening = asyncio.create_task(self._open(*self._accepted.popleft()))
+            self._opening.add(opening)
+            opening.add_done_callback(self._opening.discard)
+        if self._accepted:
+            self.call_soon(self._open_some)
 
     async def _open(self, listener: ListenerConfig, accepted: socket.socket) -> None:
         """Open an accepted connection, and accept more before requests are handled: members may join at once."""
@@ -154,7 +172,7 @@ class Server:
         if over or self._per_ip[ip] > self.max_connections_of_ip.get(ip, self.max_connections_per_ip):
             self._refuse_surplus(connection)
             return
-        connection.last_request_ms = self.last_connected_ms = now_ms = self.clock.now_ms()
+        connection.last_request_ms = now_ms = self.clock.now_ms()
         self._maybe_accept(now_ms)
         if self._settings.connections_max_idle_ms < 0:
             return
@@ -205,6 +223,8 @@ class Server:
     async def stop_listening(self) -> None:
         """Accept no new connections; the open ones are still served."""
         self._acceptor.close()
+        while self._accepted:
+            self._accepted.popleft()[1].close()
 
     def stop_reading(self) -> None:
         """Start no more requests on any connection."""
@@ -213,11 +233,17 @@ class Server:
 
     async def close_connections(self, within_s: float) -> None:
         """Close every connection once its answers are sent; return when all are closed, or after `within_s`."""
-        for connection in list(self._connections):
+        for number, connection in enumerate(list(self._connections), start=1):
             connection.close()
+            if number % CLOSED_PER_TURN == 0:
+                await asyncio.sleep(0)
         if self._connections:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_disconnected.wait(), within_s)
+
+    @property
+    def has_connections(self) -> bool:
+        return bool(self._connections)
 
     @property
     def addresses(self) -> str:

@@ -17,8 +17,8 @@ from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.server.pending import Gather, Pending
 from protocol.errors import ErrorCode
 
-MAX_PER_TURN: Final = 1_000
-"""Groups or transactions handled in one turn: listing so many takes 2 ms, describing them 8."""
+MAX_PER_PIECE: Final = 250
+"""Groups or transactions handled at a time: describing so many takes 2 ms. A turn does what it has time for."""
 
 MAX_ENCODED_ON_LOOP: Final = 5_000
 """The most groups or transactions in an answer that is encoded on the loop: that takes 7 ms."""
@@ -63,13 +63,13 @@ def split(count: int, plan: SplitPlan, pending: Pending, turns: Turns) -> None:
     if not count:
         pending.reply(plan.merge([]))
         return
-    firsts = range(0, count, MAX_PER_TURN)
+    firsts = range(0, count, MAX_PER_PIECE)
     # Lambdas: compiled named functions form cycles with their closures, which would keep the connection alive.
     gather = Gather(
         len(firsts),
         lambda pieces: reply(pending, count, lambda: plan.merge([*chain.from_iterable(pieces)]), turns),
     )
-    ranges = [range(first, min(first + MAX_PER_TURN, count)) for first in firsts]
+    ranges = [range(first, min(first + MAX_PER_PIECE, count)) for first in firsts]
     in_turns(
         (
             (len(positions), partial(_ask_owners, positions, plan, pending, gather.part(index), turns))
@@ -128,12 +128,12 @@ def _ask(runner: ShardRunner[Any], request: Any, pending: Pending, reply_to: Any
 
 
 def in_turns(pieces: Iterator[Piece], turns: Turns) -> None:
-    """Do the pieces in order; once MAX_PER_TURN groups or transactions are handled, go on in a later turn."""
+    """Do the pieces in order; once MAX_PER_PIECE groups or transactions are handled, go on in a later turn."""
     count = 0
     for size, work in pieces:
         work()
         count += size
-        if count >= MAX_PER_TURN:
+        if count >= MAX_PER_PIECE:
             turns.soon(partial(in_turns, pieces, turns))
             return
 

@@ -323,6 +323,9 @@ class Settings(BaseModel):
     muster_history_topic_retention_bytes: LongCountOrNone = Field(
         104_857_600, description="Size of a partition of __group_events; -1: without a limit."
     )
+    muster_turn_log_ms: Count = Field(
+        100, description="A turn of the event loop that takes so long, of CPU or by the clock, is logged."
+    )
     muster_log_level: Annotated[str, Choice(("debug", "info", "warning", "error"))] = Field(
         "info", description="The least serious lines that are logged."
     )

@@ -79,6 +79,12 @@ class RuntimeWorld(ManualTimers):
     def record_history(self, events: tuple[GroupEvent, ...]) -> None:
         self.history += events
 
+    def send(self, reply_to: Any, response: Any) -> None:
+        reply_to.reply(response)
+
+    def do(self, action: Callable[[], None]) -> None:
+        action()
+
     def on_dirty(self, runner: ShardRunner[Any]) -> None:
         self.dirty[runner] = None
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator.runtime.clock import NEVER_MS, Clock
+from coordinator.runtime.turn_share import unlimited
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.connection import TURN_BYTES, Connection
 from coordinator.server.memory_pool import MemoryPool
@@ -95,6 +96,7 @@ class FakeServer:
         self.started: list[Pending] = []
         self.soon: list[Callable[[], None]] = []
         self.clock = Clock()
+        self.turn = unlimited(self.call_soon)
         self.max_request_bytes = MAX_BYTES
         self.accept_at_ms = NEVER_MS
         self.looks = 0

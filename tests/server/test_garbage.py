@@ -1,7 +1,7 @@
 """What requests, members, connections and topics leave goes at once: no cycle waits for a garbage collection.
 
-The daemon's own (`muster.serve`) counts on it, and looks at all that lives a tenth as often as Python would. On
-asyncio's own loop it does not: transports are cycles there.
+The daemon's own (`muster.serve`) counts on it, and freezes what has grown old. On asyncio's own loop it does not:
+transports are cycles there.
 """
 
 from __future__ import annotations

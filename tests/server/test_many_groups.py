@@ -13,7 +13,7 @@ import pytest
 
 from coordinator.groups.classic.records import encode_record
 from coordinator.groups.partitioning import partition_for
-from coordinator.server.splitting import MAX_ENCODED_ON_LOOP, MAX_PER_TURN, in_turns, reply
+from coordinator.server.splitting import MAX_ENCODED_ON_LOOP, MAX_PER_PIECE, in_turns, reply
 from coordinator.topics.catalogue import CatalogueEntry, write_catalogue
 from harness.daemon import MusterDaemon
 from harness.processes import wait_until
@@ -53,11 +53,11 @@ class Loop:
         self.aside.append((work, done))
 
 
-@pytest.mark.parametrize("size", [1, 300, MAX_PER_TURN, 5 * MAX_PER_TURN])
+@pytest.mark.parametrize("size", [1, 300, MAX_PER_PIECE, 5 * MAX_PER_PIECE])
 def test_a_turn_is_about_a_bounded_number_and_one_piece_at_most_beyond(size: int) -> None:
     loop, done = Loop(), [0]
     turns: list[int] = []
-    count = 6 * MAX_PER_TURN // size + 1
+    count = 6 * MAX_PER_PIECE // size + 1
 
     def work() -> None:
         done[0] += size
@@ -69,7 +69,7 @@ def test_a_turn_is_about_a_bounded_number_and_one_piece_at_most_beyond(size: int
             break
         loop.later.popleft()()
     assert sum(turns) == count * size
-    assert max(turns) < MAX_PER_TURN + size
+    assert max(turns) < MAX_PER_PIECE + size
 
 
 class Asked:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from coordinator.runtime.loop import PULSE_MS, Runtime
 from coordinator.runtime.shard_loader import LOADING_SWITCH_S
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.shard_states import ShardState
+from coordinator.runtime.turn_share import DIRECT_S, SLICE_S, TurnShare
 from coordinator.shard.shard import Shard
 from harness.doubles.topics import Topics
 from protocol.records.records import Codec
@@ -64,6 +66,42 @@ async def test_a_timer_that_fails_takes_no_other_with_it(runtime: Runtime) -> No
     runtime.set_timer(alarm, True, now_ms + 1)
     runtime.set_timer(alarm, False, now_ms + 1)
     await asyncio.wait_for(alarm.fired.wait(), PATIENCE_S)
+
+
+class Costly:
+    """Owns timers that take a millisecond of CPU each, on the clock of a share of turns."""
+
+    def __init__(self) -> None:
+        self.fired: list[int] = []
+
+    def cpu_s(self) -> float:
+        return len(self.fired) / 1000
+
+    def timer_fired(self, number: int) -> None:
+        self.fired.append(number)
+
+
+async def test_timers_due_at_one_moment_fire_in_order_over_several_turns() -> None:
+    """Ten thousand sessions may expire at once; whoever is heard from meanwhile has a new deadline."""
+    loop, owner = asyncio.get_running_loop(), Costly()
+    flusher = Flusher(1, loop.call_soon_threadsafe)
+    share = TurnShare(loop.call_soon, owner.cpu_s, lambda: int(owner.cpu_s() * 1e9))
+    runtime = Runtime(Clock(), flusher, lambda _: None, 1 << 20, turn=share)
+    due_ms = runtime.now_ms() + 5
+    for number in range(40):
+        runtime.set_timer(owner, number, due_ms)
+    seen = [0]
+    async with asyncio.timeout(PATIENCE_S):
+        while len(owner.fired) < 39:
+            await asyncio.sleep(0)
+            if len(owner.fired) > seen[-1] == 0:
+                runtime.set_timer(owner, 30, due_ms + 60_000)
+            if len(owner.fired) > seen[-1]:
+                seen.append(len(owner.fired))
+    assert owner.fired == [number for number in range(40) if number != 30]
+    runtime.stop()
+    most = max(after - before for before, after in pairwise(seen))
+    assert most <= round(1000 * (DIRECT_S + SLICE_S)), "what one turn may take, at once and of the queue"
 
 
 async def test_the_loop_wakes_up_often_enough_to_know_how_long_it_was_stopped(

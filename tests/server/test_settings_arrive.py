@@ -225,6 +225,7 @@ ARRIVALS: Final[tuple[Arrival, ...]] = (
     # The log, and what is done to it now and then.
     ("log_dir", lambda daemon: daemon.broker.registry.log_directory),
     ("log_dir", lambda daemon: str(daemon.broker.producer_ids._path.parent)),
+    ("muster_turn_log_ms", lambda daemon: round(daemon.turn_watch._limit_s * 1000)),
     ("muster_flush_threads", lambda daemon: len(daemon._flusher._threads)),
     (
         "log_retention_check_interval_ms",

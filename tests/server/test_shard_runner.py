@@ -446,6 +446,36 @@ def test_timers_of_a_former_life_mean_nothing(world: ShardWorld) -> None:
     assert world.runner.shard.groups["m"].members.keys() == {joined.member_id}
 
 
+def test_what_the_loop_put_off_is_done_later_unless_the_life_has_ended(
+    world: ShardWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop puts off replies and outcomes of appends; a shard that was read again knows what it needs."""
+    put_off: list[Callable[[], None]] = []
+    monkeypatch.setattr(world, "do", put_off.append)
+    joined = world.answer(join(), JOIN)
+    leader = world.ask(sync(joined), SYNC)
+    world.end_turn()
+    world.end_flush()
+    assert leader.answers == []
+    put_off.pop()()
+    assert leader.answer.assignment == b"all"
+    second = world.ask(join(member_id=joined.member_id), JOIN).answer
+    leader = world.ask(sync(second, b"new"), SYNC)
+    world.end_turn()
+    world.end_flush()
+    world.ask(commit(1), COMMIT)
+    world.end_turn()
+    world.end_flush(BROKEN)
+    assert leader.answer.error_code, "the life has ended"
+    world.load()
+    handled: list[object] = []
+    monkeypatch.setattr(world.runner.shard, "handle", lambda event, now_ms: handled.append(event))
+    for hand_back in put_off:
+        hand_back()
+    assert put_off
+    assert handled == []
+
+
 def test_a_topic_deleted_while_its_offsets_are_loading_takes_them_along(world: ShardWorld) -> None:
     world.answer(commit(1), COMMIT)
     world.log.failure = BROKEN

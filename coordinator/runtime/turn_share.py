@@ -1,0 +1,166 @@
+"""How much of one turn of the event loop may go to work as it comes; what is beyond goes on in later turns.
+
+A turn handles all that has happened since the last one, and that may be a thousand joins, or the replies to one
+event of a group of thousands. As long as a turn has used little CPU, work is done where it comes up. Beyond that
+it is put into a queue, in order, of which a slice is done in each turn; between the slices others are served. So
+a turn has a bound, whatever comes. What may be put off is the caller's to say: an order to keep, such as that
+of one connection, is kept by putting off all that follows as well.
+
+CPU time is asked for where time has passed that could have used up the share, for a clock of CPU time is a system
+call. Knows no sockets and no groups.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+log = structlog.get_logger("muster.runtime")
+
+DIRECT_S: Final = 0.005
+"""CPU seconds of a turn in which work is done as it comes up: some 25 joins, or 150 commits."""
+
+SLICE_S: Final = 0.006
+"""CPU seconds that go to the queue in each turn. With the direct share, with a few ms for the flushes at a turn's
+end, and with a collection of garbage, it makes less than 20 ms."""
+
+CHEAP: Final = 600
+"""Heartbeats that were recognised by their bytes and answered at once in one turn: 8 us each."""
+
+_ALWAYS: Final = 1 << 62
+
+
+class TurnShare:
+    """The share of the turn that is under way, and the queue of what was put off. Event-loop thread only.
+
+    A turn begins with `begin`, called by who sees the loop's turns; if nobody does, with the first work in it.
+    """
+
+    __slots__ = (
+        "_ask_at_ns",
+        "_began_s",
+        "_call_soon",
+        "_cpu_s",
+        "_has_boundaries",
+        "_is_over",
+        "_is_scheduled",
+        "_is_unlimited",
+        "_limit_s",
+        "_now_ns",
+        "_queue",
+        "cheap_left",
+    )
+
+    def __init__(
+        self,
+        call_soon: Callable[[Callable[[], None]], object],
+        cpu_s: Callable[[], float] = time.thread_time,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """`cpu_s` is the CPU time of the loop's thread, `now_ns` any clock that runs no slower."""
+        self._call_soon = call_soon
+        self._cpu_s = cpu_s
+        self._now_ns = now_ns
+        self._queue: deque[Callable[[], None]] = deque()
+        self._is_scheduled = False
+        self._has_boundaries = False
+        self._is_unlimited = False
+        self._is_over = False
+        self._began_s: float | None = None
+        self._limit_s = DIRECT_S
+        self._ask_at_ns = 0
+        self.cheap_left = 0
+        """Requests so cheap that they are counted and not timed; who answers one takes one off."""
+
+    def begin(self, cpu_s: float) -> None:
+        """Begin a turn; the loop's thread has used `cpu_s` by now."""
+        if self._is_unlimited:
+            return
+        self._has_boundaries = True
+        self._began_s, self._limit_s = cpu_s, DIRECT_S
+        self._ask_at_ns = 0
+        self._is_over = False
+        self.cheap_left = CHEAP
+
+    def is_over(self) -> bool:
+        """Whether what comes up from here on in this turn has to be put off, if it can be."""
+        return self._now_ns() >= self._ask_at_ns and self._has_used_up()
+
+    def has_cheap(self) -> bool:
+        """Whether one more cheap request may be answered in this turn, where `cheap_left` says that none may."""
+        if self._began_s is None and not self._is_unlimited:
+            self._begin_unseen()
+        return self.cheap_left > 0
+
+    def _has_used_up(self) -> bool:
+        if self._is_over or self._is_unlimited:
+            return self._is_over
+        if self._began_s is None:
+            self._begin_unseen()
+        assert self._began_s is not None
+        left_s = self._limit_s - (self._cpu_s() - self._began_s)
+        if left_s <= 0:
+            self._is_over = True
+        self._ask_at_ns = self._now_ns() + int(left_s * 1e9)
+        return self._is_over
+
+    def _begin_unseen(self) -> None:
+        """Begin a turn of a loop whose turns nobody reports; it ends with what the loop has to do next."""
+        self._began_s, self._limit_s = self._cpu_s(), DIRECT_S
+        self.cheap_left = CHEAP
+        self._call_soon(self._end_unseen)
+
+    def _end_unseen(self) -> None:
+        if not (self._has_boundaries or self._is_unlimited):
+            self._began_s = None
+            self._is_over = False
+            self._ask_at_ns = self.cheap_left = 0
+
+    # What was put off.
+
+    def later(self, action: Callable[[], None]) -> None:
+        """Do `action` in a later turn, behind all that was put off before it. It may put off its own rest."""
+        self._queue.append(action)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._call_soon(self._do_slice)
+
+    def _do_slice(self) -> None:
+        """Do what was put off, in order, until the slice is used up or the queue is empty."""
+        queue = self._queue
+        if not self._is_unlimited:
+            self._began_s, self._limit_s = self._cpu_s(), SLICE_S
+            self._ask_at_ns, self._is_over = 0, False
+        while queue:
+            self._do(queue.popleft())
+            if queue and self.is_over():
+                self._call_soon(self._do_slice)
+                break
+        else:
+            self._is_scheduled = False
+        if not (self._has_boundaries or self._is_unlimited):
+            self._call_soon(self._end_unseen)
+
+    def _do(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception:  # A bug of ours; what was put off behind it belongs to others.
+            log.exception("work that was put off failed")
+
+    def stop(self) -> None:
+        """Do all that was put off, and put off nothing from here on: the loop is about to stop."""
+        self._is_unlimited, self._is_over = True, False
+        self._ask_at_ns, self.cheap_left = _ALWAYS, _ALWAYS
+        while self._queue:
+            self._do(self._queue.popleft())
+
+
+def unlimited(call_soon: Callable[[Callable[[], None]], object]) -> TurnShare:
+    """Return a share that is never used up, for a loop whose turns nobody waits for."""
+    share = TurnShare(call_soon)
+    share.stop()
+    return share

@@ -1,0 +1,109 @@
+"""Measures each turn of the event loop: the CPU time of its thread, and beside it the time on the wall.
+
+A turn is what the loop does between two waits for sockets and timers; while it lasts nobody else is served. CPU
+time is what it took by itself; the time on the wall has on top what it waited for: the disk, other threads that
+had the interpreter, other processes that had the core. The longest is kept, and a turn beyond a limit is logged.
+
+It costs one call per turn and nothing per request. Who sees the turns is `loop_turns.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import structlog
+
+log = structlog.get_logger("muster.runtime")
+
+LOG_EVERY_S: Final = 1.0
+"""Least time between two logged turns: of those in between, the number is logged with the next."""
+
+
+class Turn(NamedTuple):
+    """What one turn took, or the longest one on each clock: the two need not be the same turn."""
+
+    cpu_ms: float
+    wall_ms: float
+
+
+class TurnWatch:
+    """Takes the end of each turn, at `turn_ended`. Event-loop thread only.
+
+    `on_turn(cpu_s)` is called with the thread's CPU time as the next turn begins.
+    """
+
+    __slots__ = (
+        "_busy_s",
+        "_cpu_s",
+        "_is_begun",
+        "_limit_s",
+        "_logged_at_s",
+        "_longest_cpu_s",
+        "_longest_wall_s",
+        "_now_s",
+        "_on_turn",
+        "_read_cpu_s",
+        "_unlogged",
+        "turns",
+    )
+
+    def __init__(
+        self,
+        log_ms: int,
+        on_turn: Callable[[float], None],
+        cpu_s: Callable[[], float] = time.thread_time,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """A turn of `log_ms` of CPU time, or of time on the wall, is logged."""
+        self._limit_s = log_ms / 1000
+        self._on_turn = on_turn
+        self._read_cpu_s, self._now_s = cpu_s, now_s
+        self._cpu_s = self._busy_s = 0.0
+        self._is_begun = False
+        self._longest_cpu_s = self._longest_wall_s = 0.0
+        self._logged_at_s = -LOG_EVERY_S
+        self._unlogged = 0
+        self.turns = 0
+
+    @property
+    def longest(self) -> Turn:
+        """The longest turn so far, on each clock for itself."""
+        return Turn(self._longest_cpu_s * 1000, self._longest_wall_s * 1000)
+
+    def forget(self) -> None:
+        """Begin anew with the longest turn and their number."""
+        self._longest_cpu_s = self._longest_wall_s = 0.0
+        self.turns = 0
+
+    def turn_ended(self, busy_s: float) -> None:
+        """Count the turn that ends now: `busy_s` is all time on the wall so far in which the loop did not wait."""
+        cpu_s = self._read_cpu_s()
+        took_s, wall_s = cpu_s - self._cpu_s, busy_s - self._busy_s
+        self._cpu_s, self._busy_s = cpu_s, busy_s
+        self.turns += 1
+        if not self._is_begun:
+            self._is_begun = True  # Until now it was the start, which is no turn.
+        else:
+            if took_s > self._longest_cpu_s:
+                self._longest_cpu_s = took_s
+            if wall_s > self._longest_wall_s:
+                self._longest_wall_s = wall_s
+            if took_s >= self._limit_s or wall_s >= self._limit_s:
+                self._report(took_s, wall_s)
+        self._on_turn(cpu_s)
+
+    def _report(self, took_s: float, wall_s: float) -> None:
+        now_s = self._now_s()
+        if now_s - self._logged_at_s < LOG_EVERY_S:
+            self._unlogged += 1
+            return
+        self._logged_at_s = now_s
+        log.warning(
+            "a long turn of the event loop",
+            cpu_ms=round(took_s * 1000, 1),
+            wall_ms=round(wall_s * 1000, 1),
+            more_not_logged=self._unlogged,
+        )
+        self._unlogged = 0

@@ -1,0 +1,134 @@
+"""What a turn does at once and what it leaves to later ones: the clocks and the loop are the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from coordinator.runtime.turn_share import CHEAP, DIRECT_S, SLICE_S, TurnShare, unlimited
+
+PIECE_S = 0.001
+
+
+class Loop:
+    """A loop with CPU time of its own; turns are begun by hand, or by nobody."""
+
+    def __init__(self, *, is_seen: bool = True) -> None:
+        self.cpu_s = 100.0
+        self.stolen_s = 0.0  # Time in which another process had the core.
+        self.ready: list[Callable[[], None]] = []
+        self.is_seen = is_seen
+        self.share = TurnShare(
+            self.ready.append, lambda: self.cpu_s, lambda: int((self.cpu_s + self.stolen_s) * 1e9)
+        )
+        self.done: list[int] = []
+        self.next_turn()
+
+    def next_turn(self) -> list[int]:
+        """Do one turn of what waits; return what was done in it."""
+        if self.is_seen:
+            self.share.begin(self.cpu_s)
+        self.done = []
+        ready = self.ready[:]
+        del self.ready[: len(ready)]
+        for action in ready:
+            action()
+        return self.done
+
+    def work(self, number: int) -> None:
+        self.cpu_s += PIECE_S
+        self.done.append(number)
+
+    def later(self, number: int) -> None:
+        self.share.later(lambda: self.work(number))
+
+
+@pytest.fixture(params=[True, False], ids=["turns are seen", "turns are not seen"])
+def loop(request: pytest.FixtureRequest) -> Loop:
+    return Loop(is_seen=request.param)
+
+
+def pieces_until_over(loop: Loop) -> int:
+    count = 0
+    while not loop.share.is_over():
+        loop.work(count)
+        count += 1
+    return count
+
+
+def test_a_turn_is_over_when_its_share_of_cpu_is_used_up(loop: Loop) -> None:
+    for _ in range(3):
+        assert pieces_until_over(loop) == round(DIRECT_S / PIECE_S)
+        assert loop.share.is_over(), "and stays it"
+        loop.next_turn()
+
+
+def test_time_that_another_process_had_does_not_count(loop: Loop) -> None:
+    assert not loop.share.is_over()
+    loop.stolen_s += 1.0
+    assert pieces_until_over(loop) == round(DIRECT_S / PIECE_S)
+
+
+def test_what_was_put_off_is_done_in_order_a_slice_in_each_turn(loop: Loop) -> None:
+    pieces = round(SLICE_S / PIECE_S)
+    for number in range(2 * pieces + 1):
+        loop.later(number)
+    turns = [loop.next_turn() for _ in range(4)]
+    turns = [turn for turn in turns if turn]
+    assert [number for turn in turns for number in turn] == list(range(2 * pieces + 1))
+    assert [len(turn) for turn in turns] == [pieces, pieces, 1]
+
+
+def test_what_puts_off_its_own_rest_is_still_one_slice_in_a_turn(loop: Loop) -> None:
+    def again(number: int) -> None:
+        loop.work(number)
+        loop.share.later(lambda: again(number))
+
+    for number in range(3):
+        loop.share.later(lambda number=number: again(number))  # type: ignore[misc]  # mypy cannot infer it.
+    for _ in range(5):
+        assert len(loop.next_turn()) <= round(SLICE_S / PIECE_S)
+    assert len(loop.ready) <= 2, "one slice, and the end of the turn where nobody sees it"
+
+
+def test_a_piece_that_fails_takes_no_other_with_it(loop: Loop) -> None:
+    loop.share.later(lambda: 1 / 0)  # type: ignore[arg-type]  # It returns nothing.
+    loop.later(1)
+    with capture_logs() as logs:
+        assert loop.next_turn() == [1]
+    assert [each["event"] for each in logs] == ["work that was put off failed"]
+
+
+def test_cheap_requests_are_counted_for_each_turn(loop: Loop) -> None:
+    for _ in range(2):
+        count = 0
+        while loop.share.cheap_left > 0 or loop.share.has_cheap():
+            loop.share.cheap_left -= 1
+            count += 1
+        assert count == CHEAP
+        loop.next_turn()
+
+
+def test_a_stop_does_all_and_puts_off_nothing_more(loop: Loop) -> None:
+    for number in range(20):
+        loop.later(number)
+    loop.share.stop()
+    assert loop.done == list(range(20))
+    loop.cpu_s += 10
+    assert not loop.share.is_over()
+    assert loop.share.has_cheap()
+    loop.next_turn()
+    loop.cpu_s += 10
+    assert not loop.share.is_over()
+    loop.later(20)
+    assert loop.next_turn() == [20]
+
+
+def test_a_share_without_end() -> None:
+    ready: list[Callable[[], None]] = []
+    share = unlimited(ready.append)
+    assert not share.is_over()
+    assert share.has_cheap()
+    assert not ready, "it asks nothing of the loop"
