@@ -148,8 +148,10 @@ class Daemon:
         loop = asyncio.get_running_loop()
         post = loop.call_soon_threadsafe
         self._settings = settings
-        self._group_settings = group_settings(settings)
-        self._transaction_settings = transaction_settings(settings)
+        self._group_settings, self._transaction_settings = (
+            group_settings(settings),
+            transaction_settings(settings),
+        )
         self._clock = Clock()
         self._flusher = Flusher(settings.muster_flush_threads, post)
         self._history_flusher = Flusher(1, post)  # No commit waits for the history's disk, which may hang.
@@ -170,9 +172,7 @@ class Daemon:
             probe_disk_space=lambda: probe_disk_space(files, directory.path),
             turn=self._turn,
         )
-        self._placement = Placement(
-            Node(settings.node_id, lambda listener: self.server.endpoint_for(listener), settings.broker_rack)
-        )
+        self._placement = Placement(self._own_node())
         self._shards = LocalShards(self.runtime, self._placement)
         self.registry = self._open_registry(directory, files)
         self._maintenance = Maintenance(
@@ -187,6 +187,12 @@ class Daemon:
         )
         self.registry.on_altered.append(self._on_altered)
         self._on_altered(self.registry.settings)
+
+    def _own_node(self) -> Node:
+        settings = self._settings
+        return Node(
+            settings.node_id, lambda listener: self.server.endpoint_for(listener), settings.broker_rack
+        )
 
     def _open_registry(self, directory: LogDirectory, files: Files) -> TopicRegistry:
         host = self.runtime.log_host
@@ -256,7 +262,7 @@ class Daemon:
             partition_count=self.registry.partition_count,
             offsets_partition=lambda group_id: partition_for(group_id, groups),
         )
-        return TransactionShard(partition, self._transaction_settings, deps)
+        return TransactionShard(partition, transaction_settings(self._settings), deps)
 
     def _record_history(self, events: tuple[GroupEvent, ...]) -> None:
         assert self._history is not None

@@ -69,8 +69,7 @@ class Runtime:
         self._armed_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self.wheel = TimingWheel(clock.now_ms())
-        self._timers = OwnedTimers(self.wheel)
-        self._due_timers = DueTimers(self.turn.is_over)
+        self._timers, self._due_timers = OwnedTimers(self.wheel), DueTimers(self.turn.is_over)
         self._joins = DeferredJoins(self._loop.call_soon, self.turn.is_over)
         self.purgatory = Purgatory(self.wheel)
         self.write_markers: WriteMarkers = _refuse_markers

@@ -52,6 +52,13 @@ class ShardTimer(NamedTuple):
     key: TimerKey
 
 
+class FinalState(NamedTuple):
+    """The shard of a runner that was stopped, with the offset up to which it has replayed its log."""
+
+    shard: Any
+    position: int
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotKind(Generic[S]):
     """How the stored state of a kind of shards is left by a clean stop, and read by a start."""

@@ -41,7 +41,7 @@ from coordinator.effects import (
 from coordinator.purgatory.delayed import TimerOwner
 from coordinator.runtime.loading import Loaded
 from coordinator.runtime.open_batch import OpenBatch
-from coordinator.runtime.shard_kind import S, ShardKind, ShardTimer
+from coordinator.runtime.shard_kind import FinalState, S, ShardKind, ShardTimer
 from coordinator.runtime.shard_states import (
     ACTIVE,
     CLOSED,
@@ -87,13 +87,6 @@ class PendingRequest(NamedTuple):
     reply_to: Any
     request: Any
     api_version: int
-
-
-class FinalState(NamedTuple):
-    """The shard of a runner that was stopped, with the offset up to which it has replayed its log."""
-
-    shard: Any
-    position: int
 
 
 class ShardRunner(Generic[S]):

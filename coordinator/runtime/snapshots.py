@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import structlog
 
-from coordinator.runtime.shard_kind import SnapshotKind
-from coordinator.runtime.shard_runner import FinalState, ShardRunner
+from coordinator.runtime.shard_kind import FinalState, SnapshotKind
+from coordinator.runtime.shard_runner import ShardRunner
 from storage.files import StorageError
 
 log = structlog.get_logger("muster.shard")
