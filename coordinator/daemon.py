@@ -148,10 +148,8 @@ class Daemon:
         loop = asyncio.get_running_loop()
         post = loop.call_soon_threadsafe
         self._settings = settings
-        self._group_settings, self._transaction_settings = (
-            group_settings(settings),
-            transaction_settings(settings),
-        )
+        self._group_settings = group_settings(settings)
+        self._transaction_settings = transaction_settings(settings)
         self._clock = Clock()
         self._flusher = Flusher(settings.muster_flush_threads, post)
         self._history_flusher = Flusher(1, post)  # No commit waits for the history's disk, which may hang.
@@ -175,9 +173,7 @@ class Daemon:
         self._placement = Placement(self._own_node())
         self._shards = LocalShards(self.runtime, self._placement)
         self.registry = self._open_registry(directory, files)
-        self._maintenance = Maintenance(
-            self.runtime, self.registry, directory, self._maintenance_worker, Intervals.of(settings)
-        )
+        self._maintenance = self._new_maintenance(directory)
         self._cleaner = Cleaner(directory, files, settings, self._clock.wall_ms)
         self._verifier = CoordinatorVerifier(self.runtime)
         self.broker = self._broker(files)
@@ -187,6 +183,10 @@ class Daemon:
         )
         self.registry.on_altered.append(self._on_altered)
         self._on_altered(self.registry.settings)
+
+    def _new_maintenance(self, directory: LogDirectory) -> Maintenance:
+        intervals = Intervals.of(self._settings)
+        return Maintenance(self.runtime, self.registry, directory, self._maintenance_worker, intervals)
 
     def _own_node(self) -> Node:
         settings = self._settings
