@@ -158,7 +158,9 @@ class Runtime:
         now_ms = self._clock.now_ms()
         is_under_way = bool(self._due)
         self._due += self.wheel.advance(now_ms)
-        if not is_under_way:
+        if self.turn.has_put_off and not is_under_way:
+            self.turn.later(self._fire_due)  # What was received before the deadlines comes first.
+        elif not is_under_way:
             self._fire_due()
         next_ms = self.wheel.next_deadline_ms()
         if next_ms is not None:
