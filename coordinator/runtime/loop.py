@@ -65,7 +65,7 @@ class Runtime:
         self._loop = loop or asyncio.get_running_loop()
         self._dirty: dict[ShardRunner[Any], None] = {}  # In order, so that a run can be repeated.
         self.turn = turn or unlimited(self._loop.call_soon)
-        self._is_stopped = self._wheel_awaits_joins = False
+        self._is_stopped = self._wheel_waits = False
         self._armed_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self.wheel = TimingWheel(clock.now_ms())
@@ -165,19 +165,25 @@ class Runtime:
             self._turn_wheel()
 
     def _turn_wheel(self) -> None:
-        """Fire what is due, behind the joins that arrived before: a join phase may end with it."""
-        if self._wheel_awaits_joins:
+        """Fire what is due, behind all that was received before: a join phase may end with it."""
+        if self._wheel_waits:
             return
-        if not self._joins:
-            self._fire_due()
-            return
-        self._wheel_awaits_joins = True
-        self._joins.add_action(self._fire_due)
-        if self._armed_ms is None:
+        self._wheel_waits = True
+        if self.turn.has_put_off:
+            self.turn.later(self._fire_behind_joins)
+        else:
+            self._fire_behind_joins()
+        if self._wheel_waits and self._armed_ms is None:
             self._clock.wake_by(self._clock.now_ms())
 
+    def _fire_behind_joins(self) -> None:
+        if self._joins:
+            self._joins.add_action(self._fire_due)
+        else:
+            self._fire_due()
+
     def _fire_due(self) -> None:
-        self._wheel_awaits_joins = False
+        self._wheel_waits = False
         if self._is_stopped:
             return
         now_ms = self._clock.now_ms()

@@ -122,6 +122,10 @@ class TurnShare:
 
     # What was put off.
 
+    @property
+    def has_put_off(self) -> bool:
+        return bool(self._queue)
+
     def later(self, action: Callable[[], None]) -> None:
         """Do `action` in a later turn, behind all that was put off before it. It may put off its own rest."""
         self._queue.append(action)

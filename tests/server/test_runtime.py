@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
@@ -102,6 +103,23 @@ async def test_timers_due_at_one_moment_fire_in_order_over_several_turns() -> No
     runtime.stop()
     most = max(after - before for before, after in pairwise(seen))
     assert most <= round(1000 * (DIRECT_S + SLICE_S)), "what one turn may take, at once and of the queue"
+
+
+async def test_what_was_received_comes_before_the_timers_that_are_due() -> None:
+    """A heartbeat that was put off keeps its session; who asked to join is in before the generation begins."""
+    loop, owner = asyncio.get_running_loop(), Costly()
+    flusher = Flusher(1, loop.call_soon_threadsafe)
+    share = TurnShare(loop.call_soon, owner.cpu_s, lambda: int(owner.cpu_s() * 1e9))
+    runtime = Runtime(Clock(), flusher, lambda _: None, 1 << 20, turn=share)
+    runtime.set_timer(owner, 1_000, runtime.now_ms())
+    for number in range(40):
+        share.later(partial(owner.timer_fired, number))
+    runtime._turn_wheel()
+    assert owner.fired == []
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert owner.fired == [*range(40), 1_000]
+    runtime.stop()
 
 
 async def test_the_loop_wakes_up_often_enough_to_know_how_long_it_was_stopped(
