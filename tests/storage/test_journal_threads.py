@@ -213,11 +213,12 @@ def test_a_bug_in_a_frame_is_answered_and_raised_on_the_loop_and_the_thread_goes
 
 def test_a_callback_that_raises_does_not_keep_the_next_frame_from_being_written(world: World) -> None:
     def bug(error: StorageError | None) -> None:
-        world.commit("next", 1)
         raise ZeroDivisionError
 
     world.shards.put(0)
     world.threads.schedule(world.shards.logs[0], bug)
+    world.loop.turn()
+    world.commit("next", 1)  # While the frame is written.
     with pytest.raises(ZeroDivisionError):
         world.wait_for("next")
     world.wait_for("next")
