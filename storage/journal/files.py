@@ -60,6 +60,9 @@ class JournalFiles:
         self._file: File | None = None  # The one that is written; None before the first frame.
         self._good_bytes = 0  # Its size up to the last good frame.
         self._has_failed = False  # The file may differ from `_good_bytes`.
+        self._is_name_synced = (
+            False  # The journal's own; an earlier attempt may have made the directory alone.
+        )
         self._sizes: dict[int, int] = {}  # Of all files there are, oldest first; the last is being written.
         self._next_sequence = 1
         self._next_number = 1
@@ -121,10 +124,11 @@ class JournalFiles:
             return [], expected, False
         if header.directory_id != self._directory_id:
             raise ForeignJournal(path, header.directory_id, self._directory_id)
+        if is_last and position == len(data) and header.first_sequence < (expected or 0):
+            self._drop(path)  # It could not be made, and frames went on in the file before.
+            return [], expected, False
         if header.number != number or expected not in (None, header.first_sequence):
-            detail = (
-                f"file {header.number} with frames from {header.first_sequence} on, {expected} was to come"
-            )
+            detail = f"file {header.number} with frames from {header.first_sequence}, {expected} was to come"
             raise CorruptSegment(path, 0, detail)
         frames: list[Frame] = []
         sequence, is_whole = header.first_sequence, True
@@ -172,8 +176,10 @@ class JournalFiles:
             self._cut_back()
         if self._file is not None:
             self._file.sync()
-        if self._files.make_directory(self.path):
+        self._files.make_directory(self.path)
+        if not self._is_name_synced:
             self._files.sync_directory(self.path.parent)
+            self._is_name_synced = True
         number = self._next_number
         path = self._path_of(number)
         header = FileHeader(number, self._next_sequence, self.is_synced, self._directory_id)
@@ -219,3 +225,4 @@ class JournalFiles:
                 self._files.unlink(self.path / name)
             self._files.remove_directory(self.path)
             self._files.sync_directory(self.path.parent)
+            self._is_name_synced = False

@@ -148,13 +148,15 @@ class Journal:
             with self._guard:
                 unsynced, self._unsynced = self._unsynced, {}
         outcomes: Outcomes = []
-        stuck = dict.fromkeys(carried)
-        for log in unsynced:
-            if log not in carried and not self._sync(log, wall_ms, outcomes):
-                stuck[log] = None
-            meanwhile()
-        with self._guard:
-            self._unsynced.update(stuck)
+        stuck = dict(unsynced)
+        try:
+            for log in unsynced:
+                if log not in carried and self._sync(log, wall_ms, outcomes):
+                    del stuck[log]
+                meanwhile()
+        finally:  # Also after a bug: what was not synced still needs its files.
+            with self._guard:
+                self._unsynced.update(stuck)
         if len(stuck) == len(carried):
             self.files.delete_before(first_needed)
         return outcomes

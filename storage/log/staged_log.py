@@ -124,13 +124,15 @@ class StagedLog(PartitionLog):
     # Writing behind.
 
     def write_behind(self) -> bool:
-        """Write to the segments what the journal has; return whether there was anything. Raises StorageError."""
+        """Write to the segments what the journal has. Raises StorageError.
+
+        Returns whether there is something that `take_written_bytes` has not told yet, whoever wrote it.
+        """
         with self._disk:
             self.life.refuse_if_failed()
-            if not self._behind:
-                return False
-            self.life.run_or_fail(self._write_staged)
-            return True
+            if self._behind:
+                self.life.run_or_fail(self._write_staged)
+            return self._written_bytes > 0
 
     def _write_staged(self) -> None:
         """Write what is behind the log. It leaves the queue when it is in the segments, not before."""
