@@ -153,7 +153,7 @@ class Daemon:
         self._clock = Clock()
         self._flusher = Flusher(settings.muster_flush_threads, post)
         self._history_flusher = Flusher(1, post)  # No commit waits for the history's disk, which may hang.
-        self._journal = _journal_threads(directory, loop, self._clock)
+        self._journal = self._journal_threads(directory, loop)
         self._workers = ThreadWorkers(1, post, "topics")
         self._readers = ThreadWorkers(READER_THREADS, post, "reader")
         self._encoder = ThreadWorkers(1, post, "encoder")  # Needs no disk: a stop can wait for it.
@@ -217,6 +217,16 @@ class Daemon:
         except (StorageError, InvalidConfig) as error:
             raise StartupError(f"the topics in {directory.path} cannot be opened: {error}") from error
         return registry
+
+    def _journal_threads(self, directory: LogDirectory, loop: asyncio.AbstractEventLoop) -> JournalThreads:
+        return JournalThreads(
+            directory.journal,
+            loop.call_soon_threadsafe,
+            loop.call_soon,
+            self._clock.wall_ms,
+            directory.checkpoint,
+            _report_journal,
+        )
 
     def _broker(self, files: Files) -> Broker:
         settings = self.registry.settings
@@ -343,19 +353,6 @@ class Daemon:
             workers.close()
         await asyncio.sleep(0)  # The outcomes of the last work come back in a turn of their own.
         await self.server.close_connections(LAST_ANSWERS_S)
-
-
-def _journal_threads(
-    directory: LogDirectory, loop: asyncio.AbstractEventLoop, clock: Clock
-) -> JournalThreads:
-    return JournalThreads(
-        directory.journal,
-        loop.call_soon_threadsafe,
-        loop.call_soon,
-        clock.wall_ms,
-        directory.checkpoint,
-        _report_journal,
-    )
 
 
 def _report_journal(error: BaseException) -> None:

@@ -19,7 +19,7 @@ from coordinator.topics.feature_levels import FeatureLevels, read_features, writ
 from coordinator.topics.names import SHARD_TOPICS
 from coordinator.topics.settings import DynamicSettings
 from protocol.topic_partition import TopicPartition
-from storage.directory.log_directory import LogDirectory
+from storage.directory.log_directory import WITHOUT_JOURNAL, LogDirectory
 from storage.files import CorruptSegment, Files, StorageError
 from storage.log.config import LogConfig
 from storage.log.partition_files import read_partition_metadata
@@ -115,8 +115,12 @@ class TopicStore:
         Called once all logs there are were opened.
         """
         if unclaimed := self._directory.journal.unclaimed:
-            reason = f"it holds records of {', '.join(unclaimed)}, which the catalogue does not know"
-            raise StorageError("use", self._directory.journal.files.path, reason)
+            path, journal = self._directory.path, self._directory.journal.files.path
+            reason = (
+                f"it has records of {', '.join(unclaimed)}, which {path / FILE_NAME} does not know: bring back "
+                f"the {FILE_NAME} that does. {WITHOUT_JOURNAL.format(path=path, journal=journal)}"
+            )
+            raise StorageError("use", journal, reason)
 
     def create(self, entry: CatalogueEntry, config: LogConfig) -> list[PartitionLog]:
         """Make a topic and return its partitions' logs; it is durable when this returns."""

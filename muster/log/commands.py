@@ -76,8 +76,9 @@ def inspect(
 
         from muster.log.entries import as_line
 
-        is_damaged = False
-        for entry in _entries(path, shown):
+        source = _opened(path)
+        is_damaged = _say_of_journal(source)
+        for entry in _entries(source, shown):
             is_damaged |= entry["kind"] == "damage"
             print(json.dumps(entry, ensure_ascii=False) if as_json else as_line(entry))
         return STATUS_WRONG if is_damaged else 0
@@ -157,6 +158,7 @@ def export(
         from muster.log.verify import total_bytes
 
         source = _opened(directory)
+        is_damaged = _say_of_journal(source)
         notes = ExportNotes()
         with progress("reading", total_bytes(source, source.offsets_places())) as advance:
             count = write_rows(file, exported_rows(source, notes, frozenset(group or ()), advance))
@@ -164,7 +166,7 @@ def export(
             say(f"{place}: bytes {damage.position}-{damage.end - 1} left out: {damage.reason}")
         skipped = f", {notes.skipped} records of other kinds of groups left out" if notes.skipped else ""
         say(f"{count} offsets exported{skipped}")
-        return STATUS_WRONG if notes.damages else 0
+        return STATUS_WRONG if notes.damages or is_damaged else 0
 
     return _status(run)
 
@@ -199,13 +201,12 @@ def import_command(
     return _status(run)
 
 
-def _entries(path: Path, shown: EntryOptions) -> Iterator[Entry]:
+def _entries(source: LogSource, shown: EntryOptions) -> Iterator[Entry]:
     """Yield the entries to show, in order; a progress bar runs unless standard output is a terminal."""
     from muster.log.entries import entries
     from muster.log.progress import progress
     from muster.log.verify import total_bytes
 
-    source = _opened(path)
     places = chosen_places(source, shown.topic, shown.partition)
     total = 0 if sys.stdout.isatty() else total_bytes(source, places)
     with progress("reading", total) as advance:
@@ -213,7 +214,7 @@ def _entries(path: Path, shown: EntryOptions) -> Iterator[Entry]:
             entry
             for place in places
             for entry in entries(
-                place, source.files, decoded=place.is_offsets and not shown.batches, advance=advance
+                source, place, decoded=place.is_offsets and not shown.batches, advance=advance
             )
             if shown.includes(entry)
         )
@@ -253,6 +254,13 @@ def _opened(path: Path) -> LogSource:
     if source.is_in_use:
         say(f"a server is using {source.root}: its newest bytes may look torn")
     return source
+
+
+def _say_of_journal(source: LogSource) -> bool:
+    """Say what could not be read of the journal, and return whether that is anything."""
+    for fault in source.journal.refusals:
+        say(f"{fault.path}: what is from byte {fault.byte} on is left out: {fault.what}")
+    return bool(source.journal.refusals)
 
 
 def _status(command: Callable[[], int]) -> int:

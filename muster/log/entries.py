@@ -14,17 +14,16 @@ from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import decode_record
 from coordinator.groups.record_schemas import RECORD_TYPES, GroupMetadataValue
 from muster.log.other_records import decode_other
-from muster.log.places import PartitionDirectory
+from muster.log.places import LogSource, PartitionDirectory
 from muster.log.progress import Advance
+from muster.log.walk import walk
 from protocol.codec.primitives import ZERO_UUID
 from protocol.consumer import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from protocol.errors import DecodeError
 from protocol.records.records import Batch, CorruptBatch, Record, iter_records
-from storage.files import Files
 from storage.log.batch_walk import Located
 from storage.log.damage_scan import Damage
 from storage.log.partition_files import encode_uuid
-from storage.log.segment_files import scan_segment_file, segment_files
 
 Entry: TypeAlias = dict[str, Any]
 
@@ -33,18 +32,22 @@ SECOND_KEYS: Final = {16: "regular_expression"}  # A key's second string by type
 UNKNOWN_TYPE: Final = "unknown type {}"
 
 
-def entries(place: PartitionDirectory, files: Files, *, decoded: bool, advance: Advance) -> Iterator[Entry]:
-    """All entries of one partition in order: records with `decoded`, else batches. Raises StorageError."""
-    for segment in segment_files(files, place.directory):
-        where = {"partition": str(place), "file": segment.path.name}
-        for found in scan_segment_file(files, segment):
-            if isinstance(found, Damage):
-                yield _damage(found, where)
-            elif decoded and not found.batch.is_control:
-                yield from _records(found, where)
-            else:
-                yield _batch(found, where)
-            advance(found.end - found.position)
+def entries(
+    source: LogSource, place: PartitionDirectory, *, decoded: bool, advance: Advance
+) -> Iterator[Entry]:
+    """All entries of one partition in order: records with `decoded`, else batches. Raises StorageError.
+
+    What is in the journal alone has the name of the journal's file.
+    """
+    for path, found in walk(source, place):
+        where = {"partition": str(place), "file": path.name}
+        if isinstance(found, Damage):
+            yield _damage(found, where)
+        elif decoded and not found.batch.is_control:
+            yield from _records(found, where)
+        else:
+            yield _batch(found, where)
+        advance(found.end - found.position)
 
 
 def _damage(damage: Damage, where: Entry) -> Entry:

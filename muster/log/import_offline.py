@@ -70,6 +70,7 @@ def import_offline(
         logs = {
             number: _open_log(source, held, number, names) for number, names in sorted(by_partition.items())
         }
+        _open_others_in_journal(source, held)
         return _append_all(source, logs, count, rows, keep_commit_times, advance)
 
 
@@ -99,7 +100,8 @@ def _open_directory(source: LogSource) -> Iterator[LogDirectory]:
 def _open_log(source: LogSource, held: LogDirectory, number: int, groups: set[str]) -> PartitionLog:
     """Open the log of an offsets partition. Raises LogToolError if one of `groups` has members in it."""
     config = LogConfig(segment_bytes=SEGMENT_BYTES)
-    log = held.open_log(GROUP_METADATA_TOPIC, number, config, topic_id=_offsets_topic_id(source))
+    topic_id = _offsets_topic_id(source)
+    log = held.open_log(GROUP_METADATA_TOPIC, number, config, topic_id=topic_id, is_replayed=True)
     shard = new_shard(number)
     try:
         replay_batches(log.batches(log.log_start_offset), shard)
@@ -112,6 +114,18 @@ def _open_log(source: LogSource, held: LogDirectory, number: int, groups: set[st
             "stop them, let the server see it, and try again (nothing was written)"
         )
     return log
+
+
+def _open_others_in_journal(source: LogSource, held: LogDirectory) -> None:
+    """Open every other log that the journal has something of, which is written to it: no journal stays behind."""
+    entries = {entry.name: entry for entry in source.topics}
+    for name in held.journal.unclaimed:
+        topic, _, number = name.rpartition("-")
+        entry = entries.get(topic)
+        if entry is None or not int(number) < entry.partitions:
+            raise LogToolError(f"the journal has records of {name}, which no topic has (nothing was written)")
+        config = LogConfig(segment_bytes=SEGMENT_BYTES)
+        held.open_log(topic, int(number), config, topic_id=entry.topic_id, is_replayed=True)
 
 
 def _offsets_topic_id(source: LogSource) -> bytes | None:

@@ -16,13 +16,13 @@ from muster.log.entries import key_texts, record_type
 from muster.log.places import LogSource, LogToolError, PartitionDirectory
 from muster.log.progress import Advance
 from muster.log.rows import OffsetRow
+from muster.log.walk import walk
 from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import DecodeError
 from protocol.records.records import Batch, CorruptBatch, iter_records
-from storage.files import Files, StorageError
+from storage.files import StorageError
 from storage.log.damage_scan import Damage
 from storage.log.partition_files import encode_uuid
-from storage.log.segment_files import scan_segment_file, segment_files
 
 MEMBER_TYPES = frozenset({5, 10, 19})
 """Types of the records that hold a member of a KIP-848, share or streams group."""
@@ -58,16 +58,15 @@ def new_shard(partition: int) -> Shard:
 
 
 def valid_batches(
-    place: PartitionDirectory, files: Files, advance: Advance, on_damage: Callable[[Damage], None]
+    source: LogSource, place: PartitionDirectory, advance: Advance, on_damage: Callable[[Damage], None]
 ) -> Iterator[tuple[Batch, memoryview]]:
     """Every valid batch of a partition; damage goes to `on_damage`. Raises StorageError."""
-    for segment in segment_files(files, place.directory):
-        for found in scan_segment_file(files, segment):
-            advance(found.end - found.position)
-            if isinstance(found, Damage):
-                on_damage(found)
-            else:
-                yield found.batch, found.data
+    for _, found in walk(source, place):
+        advance(found.end - found.position)
+        if isinstance(found, Damage):
+            on_damage(found)
+        else:
+            yield found.batch, found.data
 
 
 def exported_rows(
@@ -78,17 +77,17 @@ def exported_rows(
     if not places:
         raise LogToolError(f"there is no offsets topic in {source.path}")
     for place in places:
-        shard = _replayed(place, source.files, notes, advance)
+        shard = _replayed(source, place, notes, advance)
         for group in shard.offsets.group_ids():
             if not wanted or group in wanted:
                 for topic, partition, committed in shard.offsets.of_group(group):
                     yield _row(shard, group, topic, partition, committed)
 
 
-def _replayed(place: PartitionDirectory, files: Files, notes: ExportNotes, advance: Advance) -> Shard:
+def _replayed(source: LogSource, place: PartitionDirectory, notes: ExportNotes, advance: Advance) -> Shard:
     assert place.name is not None
     shard = new_shard(place.name.partition)
-    batches = valid_batches(place, files, advance, lambda damage: notes.damages.append((place, damage)))
+    batches = valid_batches(source, place, advance, lambda damage: notes.damages.append((place, damage)))
     try:
         records, skipped = replay_batches(batches, shard)
     except (CorruptBatch, DecodeError) as error:

@@ -5,7 +5,7 @@ It only reads: nothing is written or locked. That a server runs shows by the loc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,9 +14,17 @@ from coordinator.topics.catalogue import FILE_NAME as CATALOGUE
 from coordinator.topics.catalogue import CatalogueEntry, read_catalogue
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from protocol.topic_partition import TopicPartition
+from storage.check.journal import JournalContent, read_journal
 from storage.directory.log_directory import LOCK, METADATA_TOPIC, PARTITION_NAME
 from storage.files import Files, StorageError
-from storage.log.checkpoints import CLEAN_SHUTDOWN, META_PROPERTIES, RECOVERY_POINTS, Garbled, read_offsets
+from storage.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+    Garbled,
+    read_meta_properties,
+    read_offsets,
+)
 from storage.log.sealed_segments import SEALED_SEGMENTS, Sizes, read_sealed_segments
 from storage.log.segment import base_offset_of
 
@@ -55,6 +63,7 @@ class LogSource:
     sealed_segments: dict[TopicPartition, Sizes] = field(default_factory=dict)
     was_shut_down_cleanly: bool = False
     unreadable_files: list[tuple[Path, str]] = field(default_factory=list)  # Small files that cannot be read.
+    journal: JournalContent = field(default_factory=JournalContent)  # Of the log directory, if there is one.
 
     @property
     def is_partition(self) -> bool:
@@ -103,6 +112,7 @@ def open_source(path: Path, files: Files | None = None) -> LogSource:
             raise LogToolError(f"{path} is neither a log directory nor a partition's directory")
         source = LogSource(path, path, places, files)
         _read_small_files(source, path)
+        source.places = sorted([*places, *_places_in_journal(source, path)], key=_in_order)
         return source
     except StorageError as error:
         raise LogToolError(f"cannot {error}") from error
@@ -135,11 +145,27 @@ def _places(path: Path, names: Iterable[str], files: Files) -> list[PartitionDir
         for place in found
         if place.name and place.name.topic != METADATA_TOPIC and files.is_directory(place.directory)
     ]
-    return sorted(kept, key=lambda place: place.name or TopicPartition("", 0))
+    return sorted(kept, key=_in_order)
+
+
+def _in_order(place: PartitionDirectory) -> TopicPartition:
+    return place.name or TopicPartition("", 0)
+
+
+def _places_in_journal(source: LogSource, root: Path) -> Iterator[PartitionDirectory]:
+    """Yield the partitions of which only the journal has something: their directories were not made yet."""
+    there = {str(place) for place in source.places}
+    for name in source.journal.batches.keys() - there:
+        if match := PARTITION_NAME.fullmatch(name):
+            yield PartitionDirectory(root / name, TopicPartition(match[1], int(match[2])))
 
 
 def _read_small_files(source: LogSource, root: Path) -> None:
-    """Read the catalogue, the checkpoints and the clean-shutdown marker; garbled ones go to `unreadable_files`."""
+    """Read the journal, the catalogue, the checkpoints and the clean-shutdown marker.
+
+    Garbled small files go to `unreadable_files`.
+    """
+    source.journal = read_journal(source.files, root, _directory_id(source.files, root))
     source.was_shut_down_cleanly = source.files.read_small(root / CLEAN_SHUTDOWN) is not None
     try:
         source.recovery_points = read_offsets(source.files, root / RECOVERY_POINTS)
@@ -153,6 +179,15 @@ def _read_small_files(source: LogSource, root: Path) -> None:
         source.topics = list(read_catalogue(source.files, root).entries)
     except StorageError as error:
         source.unreadable_files.append((root / CATALOGUE, error.reason))
+
+
+def _directory_id(files: Files, root: Path) -> str | None:
+    """The directory's own id; None if nothing says it, of which `verify` speaks."""
+    try:
+        properties = read_meta_properties(files, root / META_PROPERTIES)
+    except Garbled:
+        return None
+    return properties.directory_id if properties else None
 
 
 def chosen_places(source: LogSource, topic: str | None, partition: int | None) -> list[PartitionDirectory]:

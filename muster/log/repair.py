@@ -14,9 +14,12 @@ from typing import Final
 from muster.log.places import LogSource, LogToolError, PartitionDirectory
 from muster.log.progress import Advance
 from protocol.topic_partition import TopicPartition
-from storage.check.repair import LogRepair, Repaired, copy_file
+from storage.check.journal import end_of_segments, go_on
+from storage.check.repair import LogRepair, Loss, Repaired, copy_file
 from storage.directory.log_directory import LOCK
 from storage.files import Files, StorageError
+from storage.journal.files import DIRECTORY as JOURNAL
+from storage.log.batch_walk import Located
 from storage.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, write_offsets
 from storage.log.sealed_segments import SEALED_SEGMENTS
 
@@ -75,19 +78,47 @@ def _copy(source: LogSource, place: PartitionDirectory, target: Path, advance: A
     point = source.recovery_point(place)
     wall_ms = int(time.time() * 1000)
     sizes = source.sealed_sizes(place)
-    return LogRepair(source.files, place.directory, target, point, wall_ms, advance, sizes).run()
+    repaired = Repaired()  # Of a partition that is in the journal alone there is nothing to copy here.
+    if source.files.is_directory(place.directory):
+        repaired = LogRepair(source.files, place.directory, target, point, wall_ms, advance, sizes).run()
+    if source.is_partition or source.journal.refusals:
+        _add_loss_of_journal(source, place, repaired)
+    return repaired
 
 
 def _copy_around(source: LogSource, draft: Path, result: Repair) -> None:
-    """Copy the small files of the directory unchanged; other directories are left behind, and listed."""
+    """Copy the small files and the journal unchanged; other directories are left behind, and listed.
+
+    A journal that no start would take is left behind as well: what of it can be read is lost with it.
+    """
     for name in source.files.entries(source.path) or ():
         path = source.path / name
         if name in NOT_COPIED or name in result.partitions:
             continue
-        if source.files.is_directory(path):
+        if name == JOURNAL and not source.journal.refusals:
+            _copy_journal(source.files, path, draft / name)
+        elif source.files.is_directory(path):
             result.left_behind.append(path)
         else:
             copy_file(source.files, path, draft / name)
+
+
+def _copy_journal(files: Files, source: Path, target: Path) -> None:
+    """Copy the journal, which the first start on the copy writes to the logs."""
+    files.make_directory(target)
+    for name in files.entries(source) or ():
+        copy_file(files, source / name, target / name)
+    files.sync_directory(target)
+
+
+def _add_loss_of_journal(source: LogSource, place: PartitionDirectory, repaired: Repaired) -> None:
+    """Add a loss for each batch that is in the journal alone, and that no copy of the journal brings back."""
+    end = end_of_segments(source.files, place.directory)
+    for path, found in go_on(source.journal, str(place), end):
+        if isinstance(found, Located):
+            first, last = found.batch.base_offset, found.batch.last_offset
+            why = "in the journal alone, which was not copied"
+            repaired.losses.append(Loss(path, found.position, found.end, first, last, why))
 
 
 def _write_recovery_points(

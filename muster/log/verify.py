@@ -12,9 +12,11 @@ from muster.log.places import LogSource, PartitionDirectory
 from muster.log.progress import Advance
 from protocol.errors import DecodeError
 from protocol.records.records import Batch, CorruptBatch, iter_records
-from storage.check.log import Checked, Finding, LogCheck, Severity, check_log, no_record_faults
+from storage.check.journal import end_of_segments, go_on
+from storage.check.log import Checked, Finding, LogCheck, LookAt, Severity, check_log, no_record_faults
 from storage.directory.log_directory import DELETED_SUFFIX
 from storage.log.checkpoints import META_PROPERTIES, RECOVERY_POINTS, Garbled, read_meta_properties
+from storage.log.damage_scan import Damage
 from storage.log.segment_files import segments_bytes
 
 
@@ -42,18 +44,20 @@ def verify(source: LogSource, places: Iterable[PartitionDirectory], advance: Adv
     result = Verified(findings=list(_directory_findings(source)))
     count = source.offsets_partition_count()
     for place in places:
+        look_at = OffsetsRecords(place, count).look_at if place.is_offsets else no_record_faults
         check = LogCheck(
             source.files,
             place.directory,
             source.recovery_point(place),
             source.was_shut_down_cleanly,
-            OffsetsRecords(place, count).look_at if place.is_offsets else no_record_faults,
+            look_at,
             advance,
             source.sealed_sizes(place),
         )
         findings, result.checked[str(place)] = check_log(check)
         result.findings += findings
         result.findings += _missing_offsets(source, place, result.checked[str(place)])
+        result.findings += _behind(source, place, look_at, result.checked[str(place)])
     return result
 
 
@@ -90,6 +94,7 @@ class OffsetsRecords:
 def _directory_findings(source: LogSource) -> Iterator[Finding]:
     for path, what in source.unreadable_files:
         yield Finding(Severity.ERROR, path, 0, None, what)
+    yield from _journal_findings(source)
     root = source.root
     if root is None or source.is_partition:
         return
@@ -105,6 +110,47 @@ def _directory_findings(source: LogSource) -> Iterator[Finding]:
         if partition not in present and point and partition.topic != "__cluster_metadata":
             what = f"{partition.directory_name} is not there, but was synced up to {point}"
             yield Finding(Severity.ERROR, root / RECOVERY_POINTS, None, point, what)
+
+
+def _journal_findings(source: LogSource) -> Iterator[Finding]:
+    """What is wrong with the journal's files, and what it has of partitions that no topic has."""
+    for fault in source.journal.faults:
+        what, severity = f"{fault.what}; a server does not start with it", Severity.ERROR
+        if fault.is_torn:
+            severity = Severity.NOTE
+            what = f"a torn end, of which nobody has heard and which the next start cuts; {fault.what}"
+        yield Finding(severity, fault.path, fault.byte, None, what)
+    known = {f"{entry.name}-{index}" for entry in source.topics for index in range(entry.partitions)}
+    if not known:
+        return  # Kafka's directory, or the catalogue cannot be read, of which there is a finding.
+    for name in sorted(source.journal.batches.keys() - known):
+        batches = source.journal.batches[name]
+        path, first = batches[0]
+        what = f"{len(batches)} batches of {name}, which no topic has; a server does not start with them"
+        yield Finding(Severity.ERROR, path, first.position, first.batch.base_offset, what)
+
+
+def _behind(
+    source: LogSource, place: PartitionDirectory, look_at: LookAt, checked: Checked
+) -> Iterator[Finding]:
+    """Check what is in the journal alone; it counts with what was checked."""
+    if not source.journal.batches.get(str(place)):
+        return
+    end = end_of_segments(source.files, place.directory)
+    first = end
+    for path, found in go_on(source.journal, str(place), end):
+        if isinstance(found, Damage):
+            what = f"{found.reason}; the next start takes {place} out of service"
+            yield Finding(Severity.ERROR, path, found.position, found.first_offset, what)
+            continue
+        for offset, what in look_at(found.batch, found.data):
+            yield Finding(Severity.ERROR, path, found.position, offset, what)
+        checked.batches += 1
+        end = found.batch.last_offset + 1
+    if end > first:
+        checked.next_offset = max(checked.next_offset, end)
+        what = f"offsets {first}-{end - 1} are in the journal alone; the next start writes them to the log"
+        yield Finding(Severity.NOTE, place.directory, None, first, what)
 
 
 def _missing_offsets(source: LogSource, place: PartitionDirectory, checked: Checked) -> Iterator[Finding]:

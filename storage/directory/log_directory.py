@@ -23,6 +23,7 @@ from protocol.topic_partition import TopicPartition
 from storage.files import File, Files, StorageError
 from storage.journal.files import JournalFiles
 from storage.journal.journal import Journal
+from storage.journal.scan import ForeignJournal
 from storage.log.checkpoints import (
     CLEANED,
     LOG_STARTS,
@@ -54,6 +55,13 @@ CloseAll: TypeAlias = Callable[
 ]
 """Calls a function with each log, as `map` does; on threads the syncs of logs wait for the disk side by side."""
 METADATA_TOPIC: Final = "__cluster_metadata"  # KRaft's own log, in a directory that a broker used before us.
+
+
+WITHOUT_JOURNAL: Final = (
+    "`muster log verify {path}` says what is wrong with it. To start without, move {journal} aside: what was "
+    "acknowledged after the last checkpoint, up to half a minute before the end, may be lost"
+)
+"""What an operator can do about a journal that no start takes."""
 
 
 class LogDirectoryError(Exception):
@@ -128,7 +136,13 @@ class LogDirectory:
     def _open_journal(self, is_synced: bool) -> None:
         files = JournalFiles(self._files, self.path, self.properties.directory_id, is_synced=is_synced)
         self.journal = Journal(files)
-        self.journal.read()
+        try:
+            self.journal.read()
+        except ForeignJournal:
+            raise
+        except StorageError as error:
+            advice = f"{error}. {WITHOUT_JOURNAL.format(path=self.path, journal=files.path)}"
+            raise LogDirectoryError(f"log directory {self.path} cannot be used: cannot {advice}") from error
 
     def _load_sealed(self) -> None:
         try:

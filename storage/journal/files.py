@@ -16,30 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from storage.files import CorruptSegment, File, Files, StorageError
-from storage.journal.frames import (
-    BadFrame,
-    FileHeader,
-    Frame,
-    Part,
-    decode_file_header,
-    encode_file_header,
-    encode_frame,
-    has_frame_behind,
-    walk_frames,
-)
+from storage.files import File, Files, StorageError
+from storage.journal.frames import FileHeader, Frame, Part, encode_file_header, encode_frame
+from storage.journal.scan import Place, read_whole, scan_file
 
 DIRECTORY: Final = "muster-journal"
 SUFFIX: Final = ".journal"
 DIGITS: Final = 20
-
-
-class ForeignJournal(StorageError):
-    """The journal belongs to another log directory."""
-
-    def __init__(self, path: Path, found: str, wanted: str) -> None:
-        reason = f"the journal of directory {found}, but meta.properties says that this is {wanted}"
-        super().__init__("use", path, reason)
 
 
 def number_of(name: str) -> int | None:
@@ -113,39 +96,22 @@ class JournalFiles:
         """Return the file's frames, the sequence that comes next, and whether the file is whole."""
         path = self._path_of(number)
         file = self._files.open(path)
-        data = memoryview(file.read_at(file.size_bytes(), 0))
-        try:
-            header, position = decode_file_header(data)
-        except BadFrame as error:
-            # The file was being made: nothing can have been written to it that counts.
-            if not is_last or has_frame_behind(data, 0, 0):
-                raise CorruptSegment(path, 0, str(error)) from error
+        data, unreadable = read_whole(file)
+        if unreadable is not None:
+            raise unreadable
+        scan = scan_file(Place(path, number, expected, is_last, self._directory_id), data)
+        if scan.fault is not None:
+            raise scan.fault
+        if scan.header is None:
             self._drop(path)
             return [], expected, False
-        if header.directory_id != self._directory_id:
-            raise ForeignJournal(path, header.directory_id, self._directory_id)
-        if is_last and position == len(data) and header.first_sequence < (expected or 0):
-            self._drop(path)  # It could not be made, and frames went on in the file before.
-            return [], expected, False
-        if header.number != number or expected not in (None, header.first_sequence):
-            detail = f"file {header.number} with frames from {header.first_sequence}, {expected} was to come"
-            raise CorruptSegment(path, 0, detail)
-        frames: list[Frame] = []
-        sequence, is_whole = header.first_sequence, True
-        try:
-            for frame in walk_frames(data, position, sequence):
-                frames.append(frame)
-                position, sequence = frame.end, frame.sequence + 1
-        except (BadFrame, UnicodeDecodeError) as error:
-            if header.is_synced and (not is_last or has_frame_behind(data, position, sequence)):
-                raise CorruptSegment(path, position, str(error)) from error
-            is_whole = False
-            self.cut_bytes += len(data) - position
-            file.truncate(position)
+        if scan.torn is not None:
+            self.cut_bytes += len(data) - scan.end
+            file.truncate(scan.end)
         file.sync()  # What a killed process had only written counts from now on.
         file.close()
-        self._sizes[number] = position
-        return frames, sequence, is_whole
+        self._sizes[number] = scan.end
+        return scan.frames, scan.next_sequence, scan.torn is None
 
     def _drop(self, path: Path) -> None:
         self._files.unlink(path)

@@ -43,7 +43,7 @@ def segment_files(files: Files, directory: Path) -> list[SegmentFile]:
         if match := SWAP_NAME.fullmatch(name):
             _apply_swap(files, directory / name, int(match[1]), paths)
     bases = sorted(paths)
-    ends = [*bases[1:], None]
+    ends = [*bases[1:], None][: len(bases)]
     return [SegmentFile(base, paths[base], end) for base, end in zip(bases, ends, strict=True)]
 
 

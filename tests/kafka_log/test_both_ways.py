@@ -172,7 +172,7 @@ def inspected(log_dir: Path) -> list[dict[str, Any]]:
     found = [
         entry
         for place in chosen_places(source, OFFSETS, None)
-        for entry in entries(place, Files(), decoded=True, advance=lambda _: None)
+        for entry in entries(source, place, decoded=True, advance=lambda _: None)
     ]
     assert all(entry["kind"] in ("record", "batch") for entry in found)
     return [entry for entry in found if entry["kind"] == "record"]
