@@ -12,8 +12,9 @@ import pytest
 
 from harness.doubles.faulty_files import FaultyFiles, Operation
 from storage.files import CorruptSegment, Files, StorageError
-from storage.journal.files import DIRECTORY, ForeignJournal, JournalFiles, number_of
+from storage.journal.files import DIRECTORY, JournalFiles, number_of
 from storage.journal.frames import FileHeader, Part, encode_file_header, encode_frame
+from storage.journal.scan import ForeignJournal
 from tests.storage.journals import DIRECTORY_ID, expected, found, journal_files, part
 
 SEEDS = 6
