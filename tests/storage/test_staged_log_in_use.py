@@ -112,3 +112,15 @@ def test_a_commit_whose_frame_failed_is_answered_with_an_error(disk: FaultyFiles
     world.commit()
     assert world.answers[-1] is ErrorCode.NONE
     assert world.shards.offsets() == [0, 1]
+
+
+def test_a_log_that_is_released_is_idle_once_all_that_counts_is_in_its_segments(disk: FaultyFiles) -> None:
+    """Another node reads the segments: it must not miss what is in this one's journal."""
+    world = InUse(disk)
+    world.commit()
+    world.durable.release(ErrorCode.NOT_COORDINATOR)
+    idle: list[int] = []
+    world.durable.when_idle(lambda: idle.append(len(world.shards.offsets())))
+    assert idle == []
+    world.write_behind()
+    assert idle == [1]
