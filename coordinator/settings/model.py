@@ -308,11 +308,11 @@ class Settings(BaseModel):
     # Ours.
     muster_flush_policy: Annotated[str, Choice(("fsync", "os"))] = Field(
         "fsync",
-        description="Offsets log: fsync survives power loss, os survives kill -9. Topics are os, "
-        "but for what log.flush.interval.* ask for.",
+        description="Whether the journal is synced before a commit is answered: fsync survives power loss, os "
+        "survives kill -9. Topics are as with os, but for what log.flush.interval.* ask for.",
     )
     muster_flush_threads: Annotated[int, Whole(1, 64)] = Field(
-        4, description="Threads that write and sync the log."
+        4, description="Threads that write and sync the logs of topics; the journal has its own."
     )
     muster_history_events_per_group: Annotated[int, Whole(0, 10_000)] = Field(
         200, description="Newest events of each group held in memory."
