@@ -503,7 +503,7 @@ def test_another_directory_s_journal_keeps_this_one_from_being_used(tmp_path: Pa
     let_go(one)
     let_go(two)
     shutil.copytree(tmp_path / "one" / DIRECTORY, tmp_path / "two" / DIRECTORY)
-    with pytest.raises(LogDirectoryError, match="cannot be used: .* the journal of directory"):
+    with pytest.raises(LogDirectoryError, match="the journal of directory"):
         take(tmp_path / "two")
 
 
