@@ -121,8 +121,7 @@ class JournalFiles:
 
     def append(self, parts: Sequence[Part]) -> None:
         """Write a frame; it is as durable as the policy says when this returns."""
-        if self._has_failed:
-            self._cut_back()
+        self.cut_back()
         file = self._file or self.begin()
         buffers = encode_frame(self._next_sequence, parts)
         try:
@@ -138,8 +137,7 @@ class JournalFiles:
 
     def begin(self) -> File:
         """Make the next file, to which frames go from now on; the one before is synced first."""
-        if self._has_failed:
-            self._cut_back()
+        self.cut_back()
         if self._file is not None:
             self._file.sync()
         self._files.make_directory(self.path)
@@ -161,8 +159,10 @@ class JournalFiles:
         self._sizes[number] = self._good_bytes
         return file
 
-    def _cut_back(self) -> None:
+    def cut_back(self) -> None:
         """After a failure: cut the file back to its last good frame, and let the next frame begin a new one."""
+        if not self._has_failed:
+            return
         assert self._file is not None
         number = self._next_number - 1
         file = self._files.open(self._path_of(number))

@@ -60,7 +60,7 @@ class Journal:
 
     def add(self, log: StagedLog) -> None:
         """Take a log that is not opened yet; it inherits what an earlier process left of it."""
-        log.journal_lock = self._lock
+        log.journal_lock, log.cut_back_journal = self._lock, self.files.cut_back
         if found := self._found.pop(log.directory.name, None):
             log.inherit(found)
             self._behind[log] = self._unsynced[log] = None

@@ -36,6 +36,7 @@ class StagedLog(PartitionLog):
     def __init__(self, directory: Path, config: LogConfig, files: Files, opening: Opening = UNKNOWN) -> None:
         super().__init__(directory, config, files, opening)
         self.journal_lock = Lock()  # Held while a frame is written; the journal puts its own here.
+        self.cut_back_journal: Callable[[], None] = _nothing  # The same.
         self.on_written: Callable[[StorageError | None], None] = _ignore  # On the event loop, by the journal.
         self._behind: deque[StagedBatch] = deque()
         self._journaled_offset = 0
@@ -209,6 +210,7 @@ class StagedLog(PartitionLog):
             return
         with self.journal_lock, self._disk:
             self.life.refuse_if_abandoned()
+            self.cut_back_journal()  # A frame that failed may be whole, and is not to come back after a crash.
             self._staged.clear()
             self.producers.state = None  # It counts what was staged.
             self.next_offset = self._journaled_offset
@@ -230,6 +232,10 @@ class StagedLog(PartitionLog):
 
 def _staged(data: memoryview, header: Batch, wall_ms: int) -> StagedBatch:
     return StagedBatch(data, header.base_offset, header.last_offset, header.max_timestamp_ms, wall_ms)
+
+
+def _nothing() -> None:
+    """A log on its own has no journal."""
 
 
 def _ignore(error: StorageError | None) -> None:

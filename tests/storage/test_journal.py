@@ -101,6 +101,22 @@ def test_a_failed_frame_fails_the_logs_it_is_of_and_no_others(
     assert [after.offsets(0), after.offsets(1)] == [[0, 1], [0]]
 
 
+def test_what_a_failed_frame_left_does_not_come_back_behind_a_log_that_serves_again(
+    shards: Shards, disk: FaultyFiles
+) -> None:
+    """It may be whole in the file, though its sync failed."""
+    shards.commit(0)
+    shards.put(0)
+    disk.fault = failing("sync", DIRECTORY)
+    shards.journal.write(shards.logs)
+    with pytest.raises(StorageError):
+        shards.logs[0].fail_back()
+    disk.fault = None
+    shards.logs[0].fail_back()
+    assert shards.offsets(0) == [0]
+    assert shards.again().opened().offsets(0) == [0]
+
+
 def test_a_log_that_has_failed_takes_no_part_in_a_frame_and_the_others_do(shards: Shards) -> None:
     broken = StorageError("write", shards.path, "broken", errno.EIO)
     shards.put(0)
@@ -487,7 +503,7 @@ def test_another_directory_s_journal_keeps_this_one_from_being_used(tmp_path: Pa
     let_go(one)
     let_go(two)
     shutil.copytree(tmp_path / "one" / DIRECTORY, tmp_path / "two" / DIRECTORY)
-    with pytest.raises(LogDirectoryError, match="move it to where it belongs"):
+    with pytest.raises(LogDirectoryError, match="the journal of directory"):
         take(tmp_path / "two")
 
 
