@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -74,8 +75,8 @@ def test_a_run_is_replayed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     replayed: list[int] = []
     replay = replay_runs.replay_run
 
-    def watched(*arguments: object) -> int:
-        replayed.append(replay(*arguments))  # type: ignore[arg-type]  # As they are.
+    def watched(*arguments: Any) -> int:
+        replayed.append(replay(*arguments))
         return replayed[-1]
 
     monkeypatch.setattr(bulk_replay, "replay_run", watched)

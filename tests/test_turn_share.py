@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
@@ -87,14 +88,17 @@ def test_what_puts_off_its_own_rest_is_still_one_slice_in_a_turn(loop: Loop) -> 
         loop.share.later(lambda: again(number))
 
     for number in range(3):
-        loop.share.later(lambda number=number: again(number))  # type: ignore[misc]  # mypy cannot infer it.
+        loop.share.later(partial(again, number))
     for _ in range(5):
         assert len(loop.next_turn()) <= round(SLICE_S / PIECE_S)
     assert len(loop.ready) <= 2, "one slice, and the end of the turn where nobody sees it"
 
 
 def test_a_piece_that_fails_takes_no_other_with_it(loop: Loop) -> None:
-    loop.share.later(lambda: 1 / 0)  # type: ignore[arg-type]  # It returns nothing.
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    loop.share.later(fail)
     loop.later(1)
     with capture_logs() as logs:
         assert loop.next_turn() == [1]

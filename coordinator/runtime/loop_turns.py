@@ -47,14 +47,14 @@ def see_turns(loop: asyncio.AbstractEventLoop, on_turn: OnTurn) -> Callable[[], 
 
 
 def _see_turns_of_uvloop(loop: asyncio.AbstractEventLoop, on_turn: OnTurn) -> Callable[[], None] | None:
-    extension = sys.modules.get("uvloop.loop")
+    extension: Any = sys.modules.get("uvloop.loop")
     try:
         # PyDLL: these functions return at once, so the interpreter is not let go of for them.
-        uv = ctypes.PyDLL(str(extension.__file__))  # type: ignore[union-attr]  # None: caught below.
+        uv = ctypes.PyDLL(str(extension.__file__))
         for name, (result, arguments) in _FUNCTIONS.items():
             function = getattr(uv, name)
             function.restype, function.argtypes = result, arguments
-        address = _address_of(extension.libuv_get_loop_t_ptr(loop))  # type: ignore[union-attr]  # As above.
+        address = _address_of(extension.libuv_get_loop_t_ptr(loop))
     except (AttributeError, OSError):  # Another build of uvloop: without names, or without its own libuv.
         return None
     if uv.uv_loop_configure(address, _METRICS_IDLE_TIME):

@@ -104,7 +104,7 @@ def test_the_journal_of_another_directory_is_refused_and_kept(daemon: MusterDaem
     before = newest(daemon).read_bytes()
     sentence = refusal(tmp_path, daemon.log_dir)
     assert "the journal of directory " in sentence
-    assert "move it to where it belongs" in sentence
+    assert "but meta.properties says" in sentence
     assert str(daemon.log_dir / DIRECTORY) in sentence
     assert newest(daemon).read_bytes() == before
     shutil.rmtree(daemon.log_dir / DIRECTORY)
