@@ -24,7 +24,7 @@ from coordinator.server.order import ReplyOrder
 from coordinator.server.outgoing import Outgoing, joined
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import PreparedRequests
-from coordinator.server.turn_parts import PutOff, ends_later
+from coordinator.server.turn_parts import PutOff, drop, ends_later
 from protocol.codec.codec import decode
 from protocol.codec.primitives import Buffer
 from protocol.errors import DecodeError
@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
         return ends_later(self._put_off, self._turn, self.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport, self._write = None, _drop  # What is started from here on has nobody to answer to.
+        self._transport, self._write = None, drop  # What is started from here on has nobody to answer to.
         if self._outgoing is not None:
             self._outgoing.stop()
         self.is_open = self.is_open and self._put_off is not None
@@ -341,7 +341,7 @@ class Connection(asyncio.Protocol):
             return
         if self._gathering is not None and self._backlog and not self._is_ending:
             self.consume(self._gathering.take())
-        if not ends_later(self._put_off, None, finish):
+        if not ends_later(_left_over(self), None, finish):
             finish()
 
     # Answers out.
@@ -440,8 +440,9 @@ class Connection(asyncio.Protocol):
             self._transport.close()  # Otherwise `_on_sent` closes it.
 
 
-def _drop(data: bytes) -> None:
-    """Write nothing: the connection is gone."""
+def _left_over(connection: Connection) -> PutOff | None:
+    """Return what was put off anew: in place, compiled code would insist on the None that was just assigned."""
+    return connection._put_off
 
 
 def _not_connected(data: bytes) -> None:

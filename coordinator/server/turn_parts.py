@@ -54,3 +54,7 @@ def ends_later(put_off: PutOff | None, turn: TurnShare | None, finish: Callable[
         turn.later(finish)
         return True
     return False
+
+
+def drop(data: bytes) -> None:
+    """Write nothing: the connection is gone."""

@@ -105,8 +105,11 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """The offset up to which records may be read: the durable end, as far as it is in the segments."""
-        return self.log.written_offset
+        """The offset up to which records may be read: the log's durable end.
+
+        The newest of a shard's records are in its segments some milliseconds later: a fetch waits for them.
+        """
+        return self.log.durable_offset
 
     @property
     def last_stable_offset(self) -> int | None:

@@ -176,7 +176,7 @@ class JournalFiles:
 
     def delete_before(self, number: int) -> None:
         """Remove the files before `number`, oldest first, each name's removal synced before the next."""
-        for old in [each for each in self._sizes if each < number]:
+        for old in [each for each in self.numbers if each < number]:  # A copy: a frame may begin a file.
             self._drop(self._path_of(old))
             del self._sizes[old]
 

@@ -102,14 +102,14 @@ class LogProducers:
     @property
     def last_stable_offset(self) -> int | None:
         """The offset below which every transaction is decided; None while the producers are not known."""
-        written_offset = self._log.written_offset  # First: what is durable by now has been counted by now.
+        durable_offset = self._log.durable_offset  # First: what is durable by now has been counted by now.
         state = self.state
         if state is None:
             return None
         unstable = state.first_unstable_offset
         if unstable is None:
-            return written_offset
-        return max(min(written_offset, unstable), self._log.log_start_offset)
+            return durable_offset
+        return max(min(durable_offset, unstable), self._log.log_start_offset)
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that have records in [start, end), in the order of their markers."""

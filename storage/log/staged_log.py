@@ -77,6 +77,8 @@ class StagedLog(PartitionLog):
         self._take_inherited(inherited)
         self._inherited = []
         self.next_offset = self._journaled_offset
+        if self._behind:
+            self.producers.state = None  # Of a log without segments it was taken for empty.
 
     def _take_inherited(self, batches: list[memoryview]) -> None:
         """Put what is missing in the segments behind the log. Raises CorruptSegment where a batch is missing."""
@@ -196,7 +198,8 @@ class StagedLog(PartitionLog):
     def add_behind(self, state: ProducerState, wall_ms: int) -> None:
         """Add the producers of what is behind the log to `state`, which counts the segments."""
         with self._disk:
-            for index, batch in enumerate(self._behind):
+            for index in range(len(self._behind)):  # A frame may add to its end meanwhile.
+                batch = self._behind[index]
                 header = parse_header(batch.data)
                 aborted = state.appended(header, batch.data, batch.base_offset, wall_ms)
                 self._behind[index] = batch._replace(aborted=aborted)
@@ -210,10 +213,10 @@ class StagedLog(PartitionLog):
             return
         with self.journal_lock, self._disk:
             self.life.refuse_if_abandoned()
-            self.cut_back_journal()  # A frame that failed may be whole, and is not to come back after a crash.
             self._staged.clear()
             self.producers.state = None  # It counts what was staged.
             self.next_offset = self._journaled_offset
+            self.cut_back_journal()  # A frame that failed may be whole, and is not to come back after a crash.
             self._writer.cut_back()
             self.life.move(LifeTrigger.CUT_BACK)
         self.write_behind()

@@ -155,5 +155,9 @@ def test_offsets_are_compressed_as_the_setting_says(peer: Peer) -> None:
         return bool(peer.client.ask(request, 8).topics[0].partitions[0].error_code == ErrorCode.NONE)
 
     wait_until(is_committed, "a commit", DEADLINE_S)
-    found = [each for partition in (0, 1) for each in peer.batches("__consumer_offsets", partition)]
-    assert {each.codec for each in found} == {Codec(ZSTD)}
+
+    def codecs() -> set[Codec]:
+        """Of what is in the segments by now."""
+        return {each.codec for index in (0, 1) for each in peer.batches("__consumer_offsets", index)}
+
+    assert wait_until(codecs, "the commit is in a segment", DEADLINE_S) == {Codec(ZSTD)}

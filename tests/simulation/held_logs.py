@@ -31,6 +31,8 @@ SHARDS: Final[tuple[Shard, ...]] = tuple(
 class HeldLog:
     """A log as one node reaches it in one life: what it does there, it may do only while it holds the shard."""
 
+    is_written_behind = False
+
     def __init__(self, log: SimulatedLog, check: Callable[[str], None]) -> None:
         self._log = log
         self._check = check
@@ -71,6 +73,10 @@ class HeldLog:
     def fail_back(self) -> None:
         self._check("cut")
         self._log.fail_back()
+
+    def take_shard_snapshot(self, version: int) -> memoryview | None:
+        self._check("load")
+        return self._log.take_shard_snapshot(version)
 
     def batches(self, start_offset: int, window_bytes: int) -> Iterator[Any]:
         self._check("load")

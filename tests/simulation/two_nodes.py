@@ -238,6 +238,10 @@ class Cluster:
         for node in self.alive:
             node.crash()
 
+    def stop(self) -> None:
+        """Both die: clean stops, and what they leave, are played with one node."""
+        self.crash()
+
     def crash_one(self) -> None:
         if self.alive:
             node = self._random.choice(self.alive)

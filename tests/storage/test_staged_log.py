@@ -99,15 +99,14 @@ def test_nothing_is_deleted_beyond_what_is_shown(disk: FaultyFiles) -> None:
     log.advance_start(1)
 
 
-def test_the_last_stable_offset_is_of_what_is_shown(disk: FaultyFiles) -> None:
+def test_the_last_stable_offset_is_of_what_counts(disk: FaultyFiles) -> None:
     log = opened(disk)
     known(log)
     put(log, 1, 0)
     end(log, 1, commit=True)
     log.journaled(log.take_staged())
-    log.producers.settle()
     assert log.producers.last_stable_offset == 0
-    log.write_behind()
+    log.producers.settle()
     assert log.producers.last_stable_offset == 2
 
 
@@ -384,3 +383,16 @@ def test_the_log_of_a_shard_is_never_truncated(disk: FaultyFiles) -> None:
 def test_nothing_is_inherited_by_a_log_that_is_open(disk: FaultyFiles) -> None:
     with pytest.raises(AssertionError, match="before it is opened"):
         opened(disk).inherit(batches_at(0, 0))
+
+
+def test_producers_of_a_log_without_segments_are_those_of_what_it_inherits(disk: FaultyFiles) -> None:
+    log = opened(disk)
+    known(log)
+    put(log, 1, 0)
+    taken = log.take_staged()
+    after = StagedLog(log.directory, OS_SMALL, disk, Opening(is_replayed=True))
+    after.inherit([memoryview(each.data) for each in taken])
+    after.recover()
+    assert after.producers.state is None, "not known before it is read"
+    known(after)
+    assert after.producers.last_stable_offset == 0

@@ -31,7 +31,7 @@ from tests.conformance.run import POLL_S, Run
 from tests.conformance.scenes import cast, stable
 from tests.conformance.targets import CONFIGURATIONS
 
-RECORDS: Final = 400_000
+RECORDS: Final = 800_000
 """Half a second of loading on an idle machine, for either broker."""
 RECORDS_OF_A_COMMIT: Final = 5_000
 LOADING: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -86,7 +86,7 @@ def requests(run: Run, alice: Actor) -> list[tuple[Any, int]]:
     ]
 
 
-@scenario("3.69", "2.1 loading", on="restarted", restarts=(Ending.TERM,))
+@scenario("3.69", "2.1 loading", on="restarted", restarts=(Ending.KILL,))
 async def while_its_group_is_loaded_a_member_is_put_off(run: Run) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice, bob)
