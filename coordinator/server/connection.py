@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
         return ends_later(self._put_off, self._turn, self.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport, self._write = None, drop  # What is started from here on has nobody to answer to.
+        self._transport, self._write = None, drop  # What is started from here on is answered to no client.
         if self._outgoing is not None:
             self._outgoing.stop()
         self.is_open = self.is_open and self._put_off is not None

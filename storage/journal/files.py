@@ -19,6 +19,7 @@ from typing import Final
 from storage.files import File, Files, StorageError
 from storage.journal.frames import FileHeader, Frame, Part, encode_file_header, encode_frame
 from storage.journal.scan import Place, read_whole, scan_file
+from storage.log.segment import BLOCK_BYTES
 
 DIRECTORY: Final = "muster-journal"
 SUFFIX: Final = ".journal"
@@ -167,7 +168,7 @@ class JournalFiles:
         number = self._next_number - 1
         file = self._files.open(self._path_of(number))
         file.truncate(self._good_bytes)
-        block = self._good_bytes - self._good_bytes % 4096
+        block = self._good_bytes - self._good_bytes % BLOCK_BYTES
         file.write_at([file.read_at(self._good_bytes - block, block)], block)
         file.sync()
         self._file.close()

@@ -6,7 +6,7 @@ A start and the tools that only read share this: the first refuses or cuts what 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from storage.files import CorruptSegment, File, StorageError
 from storage.journal.frames import (
@@ -17,9 +17,8 @@ from storage.journal.frames import (
     has_frame_behind,
     walk_frames,
 )
-
-WINDOW_BYTES: Final = 1 << 20
-BLOCK_BYTES: Final = 4096
+from storage.log.batch_walk import WINDOW_BYTES
+from storage.log.segment import BLOCK_BYTES
 
 
 class ForeignJournal(StorageError):

@@ -129,7 +129,7 @@ class StagedLog(PartitionLog):
     def write_behind(self) -> bool:
         """Write to the segments what the journal has. Raises StorageError.
 
-        Returns whether there is something that `take_written_bytes` has not told yet, whoever wrote it.
+        Returns whether there is something that `take_written_bytes` has not returned yet.
         """
         with self._disk:
             self.life.refuse_if_failed()
@@ -242,4 +242,4 @@ def _nothing() -> None:
 
 
 def _ignore(error: StorageError | None) -> None:
-    """Until the log is in use there is no one to tell."""
+    """Until the log is in use nothing waits for this."""
