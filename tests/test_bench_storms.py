@@ -32,7 +32,7 @@ SIZE = 30
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
-    return replace(quick(tmp_path_factory.mktemp("bench")), groups=3, group_size=2)
+    return replace(quick(tmp_path_factory.mktemp("bench")), groups=3, group_size=2, expiry_ms=3_000)
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +53,10 @@ def test_every_join_of_a_herd_is_counted(daemon: MusterDaemon) -> None:
 
 def test_sessions_end_beside_a_herd(daemon: MusterDaemon, plan: Plan) -> None:
     """The herd joins when the first of them ends; each was heard of a session before that, and none later."""
-    others = Expiring(daemon, "other", plan)
+    others = expiring(daemon, "other", plan)
     assert errors_of(others) == {ErrorCode.NONE}, "all are there until then"
     others.close()
-    others = Expiring(daemon, "again", plan)
+    others = expiring(daemon, "again", plan)
     beaten = time.perf_counter()
     herds = Herds(MUSTER, daemon)
     herds.herd("beside", SIZE, others.await_first)
@@ -107,7 +107,7 @@ def test_a_session_that_ended_too_soon_fails_the_round(daemon: MusterDaemon, pla
 
 
 def test_the_sessions_of_a_crowd_are_as_long_as_it_was_told(daemon: MusterDaemon) -> None:
-    """The daemon's shortest session here is two seconds: it refuses one of a second."""
+    """The daemon's shortest session here is three seconds: it refuses one of a second."""
     await_coordinator(daemon.port, ["short"])
     with connect(daemon.port) as connection, pytest.raises(LoadError, match="INVALID_SESSION_TIMEOUT"):
         Crowd(["short"], 1, [connection], session_timeout_ms=1_000).join(10)

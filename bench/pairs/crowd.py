@@ -1,8 +1,8 @@
 """Members that join at once: one connection each, driven by one epoll loop, until every group is stable.
 
 They do what clients do: JoinGroup without an id, again with the id they are given, SyncGroup (the leader with an
-assignment for all members), and heartbeats every three seconds until their whole group is in one generation;
-a member that learns of a rebalance joins again.
+assignment for all members), and heartbeats every three seconds, or three in a session that is shorter, until their
+whole group is in one generation; a member that learns of a rebalance joins again.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class Crowd:
     ) -> None:
         assert len(connections) == len(group_ids) * size
         self._session_timeout_ms = session_timeout_ms
+        self._heartbeat_s = min(HEARTBEAT_S, session_timeout_ms / 3_000)
         self.join_count = 0  # JoinGroups that were sent.
         self._poll = select.epoll()
         self._by_descriptor: dict[int, Joining] = {}
@@ -104,10 +105,10 @@ class Crowd:
             now = time.perf_counter()
             if now - start > deadline_s:
                 raise LoadError(f"{self._left} of {len(self._groups)} groups not stable in {deadline_s:g} s")
-            if now - beaten_at > HEARTBEAT_S:
+            if now - beaten_at > self._heartbeat_s:
                 beaten_at = now
                 self._beat()
-            for descriptor, _ in self._poll.poll(0.5):
+            for descriptor, _ in self._poll.poll(min(0.5, self._heartbeat_s)):
                 self._received(self._by_descriptor[descriptor])
         took_s = time.perf_counter() - start
         self._settle()
