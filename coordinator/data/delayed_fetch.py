@@ -1,7 +1,7 @@
 """A parked Fetch: completes when enough bytes have become durable, or when its time is up (`max_wait_ms`).
 
 The purgatory watches it under each of its partitions; when one is flushed, the fetch counts the bytes that became
-durable since it was parked, without reading them. Whatever ends the wait, the partitions are read again. A fetch
+readable since it was parked, without reading them. Whatever ends the wait, the partitions are read again. A fetch
 whose connection is gone is dropped when it is next looked at, at the latest when its slice of the wait ends.
 """
 
@@ -22,20 +22,21 @@ class Mark:
     """The state of a partition when the fetch was parked."""
 
     partition: Partition
-    high_watermark: int
+    readable_offset: int
     flushed_bytes: int
     max_bytes: int
-    stable_offset: int | None  # None for a fetch that reads uncommitted records too.
+    is_read_committed: bool
 
     def new_bytes(self) -> int | None:
         """Return the number of new bytes that this fetch may read; None if the wait must end."""
         partition = self.partition
-        if partition.is_deleted or partition.high_watermark < self.high_watermark:
+        readable_offset = partition.readable_offset(is_read_committed=self.is_read_committed)
+        if partition.is_deleted or readable_offset < self.readable_offset:
             return None
-        if self.stable_offset is not None:
-            return 0 if partition.last_stable_offset == self.stable_offset else None
-        if partition.high_watermark == self.high_watermark:
+        if readable_offset == self.readable_offset:
             return 0
+        if self.is_read_committed:
+            return None  # What of the new bytes is stable is not counted.
         came_bytes = partition.flushed_bytes - self.flushed_bytes
         if came_bytes <= 0:
             return None  # Flushed, but the outcome has not reached the loop: the bytes are not counted yet.
@@ -47,9 +48,9 @@ def mark(target: Target, is_read_committed: bool) -> Mark | None:
     partition = target.partition
     if partition is None:
         return None
-    stable_offset = partition.last_stable_offset if is_read_committed else None
+    readable_offset = partition.readable_offset(is_read_committed=is_read_committed)
     max_bytes = max(target.wanted.max_bytes, 0)
-    return Mark(partition, partition.high_watermark, partition.flushed_bytes, max_bytes, stable_offset)
+    return Mark(partition, readable_offset, partition.flushed_bytes, max_bytes, is_read_committed)
 
 
 SLICE_MS: Final = 30_000
@@ -72,6 +73,8 @@ class DelayedFetch(DelayedOperation):
         self._wanted_bytes = wanted_bytes
         self._pending = pending
         self._finish = finish
+        for each in marks:
+            each.partition.log.await_written()
 
     def try_complete(self) -> bool:
         return (not self._pending.is_open or self.has_enough()) and self.force_complete()
@@ -87,5 +90,7 @@ class DelayedFetch(DelayedOperation):
         return came_bytes >= self._wanted_bytes
 
     def on_complete(self) -> None:
+        for each in self._marks:
+            each.partition.log.end_wait()
         if self._pending.is_open:
             self._finish(self)

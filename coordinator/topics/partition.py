@@ -116,6 +116,13 @@ class Partition:
         """The offset up to which READ_COMMITTED readers may read; None while it is not known yet."""
         return self.log.producers.last_stable_offset
 
+    def readable_offset(self, *, is_read_committed: bool) -> int:
+        """The offset up to which a fetch finds records now: of a shard's log, as far as the segments go."""
+        written_offset = self.log.written_offset
+        if not is_read_committed or (stable_offset := self.last_stable_offset) is None:
+            return written_offset
+        return min(stable_offset, written_offset)
+
     @property
     def producers(self) -> ProducerState | None:
         """The state of the partition's producers; None until it has been read, see `when_ready`."""

@@ -38,6 +38,7 @@ class Journal:
         self._behind: dict[StagedLog, None] = {}  # Logs that a frame was written of, since their last round.
         self._unsynced: dict[StagedLog, None] = {}  # Those since the last checkpoint.
         self.is_closed = False
+        self.want_written: Callable[[], None] = _nothing  # On any thread: a reader waits for a segment.
         self.bytes_behind = 0  # About how much is in the journal and in no segment.
 
     # The start.
@@ -61,6 +62,7 @@ class Journal:
     def add(self, log: StagedLog) -> None:
         """Take a log that is not opened yet; it inherits what an earlier process left of it."""
         log.journal_lock, log.cut_back_journal = self._lock, self.files.cut_back
+        log.want_written = self._on_wanted
         if found := self._found.pop(log.directory.name, None):
             log.inherit(found)
             self._behind[log] = self._unsynced[log] = None
@@ -108,6 +110,11 @@ class Journal:
             with self._guard:
                 self._behind[log] = self._unsynced[log] = None
                 self.bytes_behind += sum(len(batch.data) for batch in batches)
+            if log.waiting_readers:
+                self.want_written()
+
+    def _on_wanted(self) -> None:
+        self.want_written()
 
     # Behind.
 
@@ -191,6 +198,10 @@ class Journal:
             self.is_closed = True
             if not is_needed:
                 self.files.remove()
+
+
+def _nothing() -> None:
+    """Until there are threads the journal is written behind by those who use it."""
 
 
 def _part(log: StagedLog, batches: list[StagedBatch]) -> Part:

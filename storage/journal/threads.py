@@ -2,8 +2,9 @@
 
 What is scheduled while a frame is written goes into the next one, so under load the number of frames follows the
 disk and not the requests. All book-keeping belongs to the event loop's thread. The second thread writes behind
-WRITE_BEHIND_S after the first frame that it has not written, or as soon as WRITE_BEHIND_BYTES are behind, so that
-readers see a commit within 20 ms; and it makes the checkpoints.
+WRITE_BEHIND_S after the first frame that it has not written, or as soon as WRITE_BEHIND_BYTES are behind; where a
+reader waits it does so GATHER_S after that frame, so that readers see a commit within 20 ms. And it makes the
+checkpoints.
 """
 
 from __future__ import annotations
@@ -20,8 +21,13 @@ from storage.flusher import Post
 from storage.journal.journal import Journal, Outcomes
 from storage.log.staged_log import StagedLog
 
-WRITE_BEHIND_S: Final = 0.015
-WRITE_BEHIND_BYTES: Final = 256 << 10
+WRITE_BEHIND_S: Final = 0.2
+"""A write costs the same for one batch of a log as for twenty, and 50 logs have some in each frame."""
+
+WRITE_BEHIND_BYTES: Final = 1 << 20
+GATHER_S: Final = 0.015
+"""While a reader waits: under load a frame comes every few milliseconds, and what is behind waits for some."""
+
 CHECKPOINT_S: Final = 30.0
 CHECKPOINT_BYTES: Final = 64 << 20
 
@@ -57,8 +63,10 @@ class JournalThreads:
         self._rounds: SimpleQueue[dict[StagedLog, list[OnFlushed]] | None] = SimpleQueue()
         self._ended: SimpleQueue[tuple[Failed, BaseException | None]] = SimpleQueue()
         self._is_behind = Event()
+        self._is_wanted = Event()
         self._is_much_behind = Event()
         self._closed = False
+        journal.want_written = self._is_wanted.set
         self._threads = [
             Thread(target=self._write_frames, name="journal", daemon=True),
             Thread(target=self._run_behind, name="write-behind", daemon=True),
@@ -114,7 +122,7 @@ class JournalThreads:
         self._closed = True
         self._rounds.put(None)
         self._is_behind.set()
-        self._is_much_behind.set()
+        self._on_much_behind()
         for thread in self._threads:
             thread.join()
 
@@ -133,7 +141,7 @@ class JournalThreads:
                     log.frame_failed(failure)
             self._is_behind.set()
             if self._journal.bytes_behind >= WRITE_BEHIND_BYTES:
-                self._is_much_behind.set()
+                self._on_much_behind()
             self._ended.put((failed, bug))
             if not self._closed:
                 self._post(self._settle_posted)
@@ -150,7 +158,7 @@ class JournalThreads:
             is_behind = self._is_behind.wait(max(due_s - monotonic(), 0.0))
             try:
                 if is_behind and not self._closed:
-                    self._is_much_behind.wait(WRITE_BEHIND_S)
+                    self._gather()
                     self._write_behind()
                 if monotonic() >= due_s or self._journal.files.newest_bytes >= CHECKPOINT_BYTES:
                     due_s = monotonic() + CHECKPOINT_S
@@ -158,9 +166,20 @@ class JournalThreads:
             except BaseException as error:  # Reported, be it the disk's or a bug; the thread has to go on.
                 self._on_error(error)
 
+    def _gather(self) -> None:
+        """Wait for more, since something is behind: not for long while a reader waits, and no longer for much."""
+        began_s = monotonic()
+        if self._is_wanted.wait(WRITE_BEHIND_S):
+            self._is_much_behind.wait(max(began_s + GATHER_S - monotonic(), 0.0))
+
+    def _on_much_behind(self) -> None:
+        self._is_much_behind.set()
+        self._is_wanted.set()
+
     def _write_behind(self) -> None:
         self._is_behind.clear()
         self._is_much_behind.clear()
+        self._is_wanted.clear()
         self._report(self._journal.write_behind())
 
     def _report(self, outcomes: Outcomes) -> None:

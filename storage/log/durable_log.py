@@ -292,6 +292,8 @@ class DurableLog:
         """
         assert self.state is RELEASED, "only a log that is released becomes idle for good"
         self._on_idle = done
+        if self.log.is_written_behind:
+            cast(StagedLog, self.log).want_written()
         self._report_idle()
 
     def _report_idle(self) -> None:

@@ -67,6 +67,15 @@ class LogReader:
         """The size in bytes of what all segments show to readers."""
         return sum(segment.size_bytes for segment in self.segments)
 
+    def await_written(self) -> None:
+        """Have records in the segments soon after they count, until `end_wait` is called as often as this.
+
+        So they are always, but for a `StagedLog`. Event loop.
+        """
+
+    def end_wait(self) -> None:
+        """End what `await_written` began. Event loop."""
+
     # Any thread.
 
     def find_nowait(

@@ -3,7 +3,8 @@
 Between `append` and the segments a batch passes two queues. `staged` holds what is in no journal yet: the
 journal's thread takes it with `take_staged`, and reports `journaled` or `frame_failed`. `behind` holds what counts
 (`durable_offset`) and is in no segment yet: `write_behind` writes it, a few milliseconds later. Readers are shown
-the segments (`written_offset`), a load all that counts.
+the segments (`written_offset`), a load all that counts; one that waits for more says so (`await_written`), since
+without it there is no hurry.
 
 A log that is opened inherits what the journal has of it: batches that the segments have already are passed
 over, the first of the others has to continue the log. What cannot be written for want of room stays behind
@@ -21,6 +22,7 @@ from protocol.records.batch import Batch, parse_header
 from storage.files import CorruptSegment, Files, StorageError
 from storage.log.batch_walk import WINDOW_BYTES
 from storage.log.config import LogConfig
+from storage.log.file_range import FileRange
 from storage.log.lifecycle import LifeTrigger
 from storage.log.opening import UNKNOWN, Opening
 from storage.log.partition_log import PartitionLog
@@ -37,6 +39,10 @@ class StagedLog(PartitionLog):
         super().__init__(directory, config, files, opening)
         self.journal_lock = Lock()  # Held while a frame is written; the journal puts its own here.
         self.cut_back_journal: Callable[[], None] = _nothing  # The same.
+        self.want_written: Callable[[], None] = (
+            _nothing  # The same: has what is behind written soon; any thread.
+        )
+        self.waiting_readers = 0  # Of the event loop; those that wait for what the next frames bring.
         self.on_written: Callable[[StorageError | None], None] = _ignore  # On the event loop, by the journal.
         self._behind: deque[StagedBatch] = deque()
         self._journaled_offset = 0
@@ -177,6 +183,24 @@ class StagedLog(PartitionLog):
             if self.is_open:
                 return list(self._behind)
             return [_staged(data, parse_header(data), 0) for data in self._inherited]
+
+    # Readers.
+
+    def await_written(self) -> None:
+        self.waiting_readers += 1
+        if self._behind:
+            self.want_written()
+
+    def end_wait(self) -> None:
+        self.waiting_readers -= 1
+
+    def _find(
+        self, offset: int, max_bytes: int, at_least_one: bool, up_to: int | None, wait: bool
+    ) -> FileRange | None:
+        found = super()._find(offset, max_bytes, at_least_one, up_to, wait)
+        if found is None and self._behind:
+            self.want_written()  # For the next time that it asks.
+        return found
 
     # Loads.
 

@@ -235,6 +235,43 @@ def test_what_counts_is_written_behind_soon_and_the_loop_is_told(world: World) -
     assert [log.written_offset for log in world.shards.logs] == [1, 0, 1]
 
 
+def test_what_is_behind_waits_for_more_unless_a_reader_waits_for_it(
+    disk: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads_module, "WRITE_BEHIND_S", NEVER_S)
+    world = World(disk, Loop(), Shards(disk.root, disk, 3).opened())
+    log = world.shards.logs[0]
+    world.commit("a")
+    world.wait_for("a")
+    assert log.written_offset == 0
+    log.await_written()
+    world.loop.until(lambda: len(world.written) == 1)
+    world.commit("b")
+    world.loop.until(lambda: len(world.written) == 2)
+    log.end_wait()
+    world.commit("c")
+    world.wait_for("a", "b", "c")
+    assert log.written_offset == 2
+    world.threads.close()
+
+
+def test_what_a_reader_waits_for_is_gathered_until_it_is_much(
+    disk: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or until the time is up, as the other tests show."""
+    monkeypatch.setattr(threads_module, "GATHER_S", NEVER_S)
+    monkeypatch.setattr(threads_module, "WRITE_BEHIND_BYTES", 150)
+    world = World(disk, Loop(), Shards(disk.root, disk, 3).opened())
+    world.shards.logs[0].await_written()
+    world.commit("a")
+    world.wait_for("a")
+    assert world.shards.logs[0].written_offset == 0
+    world.commit("b")
+    world.loop.until(lambda: bool(world.written))
+    assert world.shards.logs[0].written_offset == 2
+    world.threads.close()
+
+
 def test_much_behind_is_written_without_waiting(disk: FaultyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads_module, "WRITE_BEHIND_S", NEVER_S)
     monkeypatch.setattr(threads_module, "WRITE_BEHIND_BYTES", 150)

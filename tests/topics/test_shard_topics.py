@@ -78,6 +78,69 @@ def test_what_a_shard_has_made_durable_wakes_readers_of_its_topic(
     assert (answer.error_code, answer.high_watermark, answer.last_stable_offset) == (0, 2, 2)
 
 
+def begin_commit(world: CrashWorld, runner: GroupRunner) -> None:
+    """Commit once more, until it counts and is in no segment yet."""
+    end = runner.log.durable_offset
+    world.create_topic(TOPIC)
+    runner.request(commit(2), RequestContext(Asker(), 8, "client", "/127.0.0.1"))
+    world.end_turn()
+    while runner.log.durable_offset == end:
+        world.queue.popleft()()
+    assert runner.log.written_offset == end
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_a_fetch_between_a_frame_and_the_segment_is_answered_when_that_is_written(
+    world: CrashWorld, runner: GroupRunner, isolation_level: int
+) -> None:
+    """The commit counts already, so that the end does not move any more."""
+    begin_commit(world, runner)
+    wanted = (GROUP_METADATA_TOPIC, runner.partition, 1)
+    parked = world.start(fetch_request(wanted, max_wait_ms=500, isolation_level=isolation_level), 12)
+    assert not parked.is_answered
+    world.settle()
+    (answer,) = partitions_of(parked.answer)
+    assert answer.records
+
+
+def test_a_commit_is_wanted_in_the_segment_at_once_while_a_fetch_waits_for_it(
+    world: CrashWorld, runner: GroupRunner
+) -> None:
+    """Otherwise it has time: to write one batch takes as long as to write many."""
+    wanted: list[int] = []
+    world.logs.journal.want_written = lambda: wanted.append(runner.log.durable_offset)
+    world.commit("g", 2)
+    assert wanted == []
+    parked = world.start(fetch_request((GROUP_METADATA_TOPIC, runner.partition, 2), max_wait_ms=500), 12)
+    assert (parked.is_answered, wanted) == (False, [])
+    world.commit("g", 3)
+    assert (parked.is_answered, wanted) == (True, [3])
+    world.commit("g", 4)
+    assert wanted == [3]
+
+
+@pytest.mark.parametrize("max_wait_ms", [0, 500])
+def test_a_fetch_of_a_commit_that_is_in_no_segment_yet_wants_it_there(
+    world: CrashWorld, runner: GroupRunner, max_wait_ms: int
+) -> None:
+    begin_commit(world, runner)
+    wanted: list[int] = []
+    world.logs.journal.want_written = lambda: wanted.append(runner.log.durable_offset)
+    world.start(fetch_request((GROUP_METADATA_TOPIC, runner.partition, 1), max_wait_ms=max_wait_ms), 12)
+    assert wanted
+
+
+def test_a_log_that_goes_to_another_node_is_wanted_in_its_segments_at_once(
+    world: CrashWorld, runner: GroupRunner
+) -> None:
+    begin_commit(world, runner)
+    wanted: list[int] = []
+    world.logs.journal.want_written = lambda: wanted.append(runner.log.durable_offset)
+    runner.release()
+    runner.durable_log.when_idle(lambda: None)
+    assert wanted
+
+
 def test_a_shards_topic_is_read_while_its_log_is_paused(world: CrashWorld, runner: GroupRunner) -> None:
     runner.durable_log.fail(FULL)
     world.settle()
