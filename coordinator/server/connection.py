@@ -248,6 +248,7 @@ class Connection(asyncio.Protocol):
             return False
         if self._turn.is_over():
             self._put_off = PutOff(self, self._turn)
+            self._hold_back()
             return False
         body = start + _HEADER.size + max(client_id_length, 0)
         if body > stop:

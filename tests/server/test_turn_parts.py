@@ -79,6 +79,25 @@ def test_requests_beyond_the_share_of_a_turn_are_started_in_the_next_in_order(se
     assert transport.is_reading()
 
 
+def test_a_client_that_sends_more_than_its_slices_is_read_no_faster(server: BusyServer) -> None:
+    """What it has sent and nobody has read stays in its socket, however long that goes on."""
+    server.is_answering = True
+    transport = FakeTransport()
+    connection = connected_to(server, transport)
+    sent = reads = 0
+    for _ in range(20):
+        if transport.is_reading():
+            connection.data_received(beats(sent + 1, sent + 4 * IN_SLICE))
+            sent += 4 * IN_SLICE
+            reads += 1
+        server.next_turn()
+        assert sent - len(server.started) <= 2 * 4 * IN_SLICE, "two reads are kept, not all"
+    assert reads > 2, "it is read on"
+    while not transport.is_reading():
+        server.next_turn()
+    assert server.started_ids() == list(range(1, sent + 1))
+
+
 def test_connections_come_up_one_after_the_other(server: BusyServer) -> None:
     server.use_up()
     assert server.turn.is_over()
