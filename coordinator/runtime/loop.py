@@ -165,16 +165,18 @@ class Runtime:
             self._turn_wheel()
 
     def _turn_wheel(self) -> None:
-        """Fire what is due, behind all that was received before: a join phase may end with it."""
+        """Fire what is due, behind all that was received before: a join phase may end with it.
+
+        However long that takes, the loop is awake meanwhile, as the clock has to know.
+        """
+        if not self._wheel_waits:
+            self._wheel_waits = True
+            if self.turn.has_put_off:
+                self.turn.later(self._fire_behind_joins)
+            else:
+                self._fire_behind_joins()
         if self._wheel_waits:
-            return
-        self._wheel_waits = True
-        if self.turn.has_put_off:
-            self.turn.later(self._fire_behind_joins)
-        else:
-            self._fire_behind_joins()
-        if self._wheel_waits and self._armed_ms is None:
-            self._clock.wake_by(self._clock.now_ms())
+            self.arm(self._clock.now_ms() + PULSE_MS)
 
     def _fire_behind_joins(self) -> None:
         if self._joins:

@@ -1,0 +1,99 @@
+"""A loop that always has more to do than a turn takes: deadlines and joins keep their share of it.
+
+The loop and its clocks are the test's: what is done takes its time, and nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from coordinator.runtime.clock import STALL_MS, Clock
+from coordinator.runtime.loop import Runtime
+from coordinator.runtime.turn_share import TurnShare
+from storage.flusher import Flusher
+
+REQUEST_S = 0.0005
+CLIENTS = 1_000
+ROUND_MS = round(CLIENTS * REQUEST_S * 1000)
+"""Time until each client's request was handled once, and the next one of each stands in the queue."""
+
+
+class Busy:
+    """A loop whose clients send the next request as soon as one is handled."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.joins: list[int] = []
+        self.fired: list[int] = []
+        self._ready: list[Callable[[], None]] = []
+        self._alarms: list[tuple[float, SimpleNamespace, Callable[[], None]]] = []
+        self.share = TurnShare(self.call_soon, lambda: self.now_s, lambda: int(self.now_s * 1e9))
+        self.clock = Clock(lambda: int(self.now_s * 1e9), lambda: 0)
+        self.flusher, loop = Flusher(1, self.call_soon), cast(Any, self)
+        self.runtime = Runtime(self.clock, self.flusher, lambda _: None, 1 << 20, loop, turn=self.share)
+        self.runtime.runners = [cast(Any, self)]
+        for _ in range(CLIENTS):
+            self.share.later(self._client)
+
+    def call_soon(self, action: Callable[..., None], *arguments: Any) -> None:
+        self._ready.append(partial(action, *arguments))
+
+    def call_later(self, delay_s: float, action: Callable[[], None]) -> Any:
+        handle = SimpleNamespace(is_cancelled=False)
+        handle.cancel = lambda: setattr(handle, "is_cancelled", True)
+        self._alarms.append((self.now_s + delay_s, handle, action))
+        return handle
+
+    def _client(self) -> None:
+        self.now_s += REQUEST_S
+        self.share.later(self._client)
+
+    def request(self, request: Any, context: Any) -> None:
+        self.now_s += REQUEST_S
+        self.joins.append(context)
+
+    def timer_fired(self, key: int) -> None:
+        self.now_s += REQUEST_S
+        self.fired.append(key)
+
+    def turn(self) -> None:
+        self.share.begin(self.now_s)
+        due = [alarm for alarm in self._alarms if alarm[0] <= self.now_s]
+        self._alarms = [alarm for alarm in self._alarms if alarm[0] > self.now_s]
+        for _, handle, action in due:
+            if not handle.is_cancelled:
+                action()
+        ready, self._ready = self._ready, []
+        for action in ready:
+            action()
+
+    def run_ms(self, duration_ms: int) -> None:
+        """Do turns for so long."""
+        end_s = self.now_s + duration_ms / 1000
+        while self.now_s < end_s:
+            self.turn()
+
+
+@pytest.fixture
+def busy() -> Iterator[Busy]:
+    made = Busy()
+    yield made
+    made.flusher.close()
+
+
+def test_a_loop_that_is_busy_is_not_taken_for_one_that_was_stopped(busy: Busy) -> None:
+    """Deadlines stand behind what was received before them; their clock goes on meanwhile."""
+    assert ROUND_MS > STALL_MS
+    for number in range(5):
+        busy.runtime.set_timer(busy, number, busy.clock.now_ms() + ROUND_MS * number)
+    with capture_logs() as logs:
+        busy.run_ms(10 * ROUND_MS)
+    assert logs == []
+    assert busy.fired == list(range(5))
+    assert busy.clock.now_ms() == int(busy.now_s * 1e9) // 1_000_000, "nothing was left out"
