@@ -70,7 +70,7 @@ class Runtime:
         self._alarm: asyncio.TimerHandle | None = None
         self.wheel = TimingWheel(clock.now_ms())
         self._timers, self._due_timers = OwnedTimers(self.wheel), DueTimers(self.turn.is_over)
-        self._joins = DeferredJoins(self._loop.call_soon, self.turn.is_over)
+        self._joins = DeferredJoins(self._loop.call_soon, self.turn.is_over, self.turn.grant)
         self.purgatory = Purgatory(self.wheel)
         self.write_markers: WriteMarkers = _refuse_markers
         """Writes the markers of transactions; set by the daemon once it has its topics."""
@@ -188,13 +188,24 @@ class Runtime:
         self._wheel_waits = False
         if self._is_stopped:
             return
-        now_ms = self._clock.now_ms()
-        self._due_timers.fire_slice(self.wheel.advance(now_ms), now_ms)
-        next_ms = now_ms if self._due_timers else self.wheel.next_deadline_ms()
+        is_firing = bool(self._due_timers)
+        self._due_timers.add(self.wheel.advance(self._clock.now_ms()))
+        if not is_firing:
+            self._fire_slice()
+        next_ms = self.wheel.next_deadline_ms()
         if next_ms is not None:
             self.arm(next_ms)
         elif self._armed_ms is None:
             self._clock.wake_by()
+
+    def _fire_slice(self) -> None:
+        """Fire a slice in each turn, until none is left: all that was received before they were due is handled."""
+        if self._is_stopped:
+            return
+        self.turn.grant()
+        self._due_timers.fire_slice(self._clock.now_ms())
+        if self._due_timers:
+            self._loop.call_soon(self._fire_slice)
 
     # Loading.
 

@@ -15,13 +15,16 @@ from structlog.testing import capture_logs
 
 from coordinator.runtime.clock import STALL_MS, Clock
 from coordinator.runtime.loop import Runtime
-from coordinator.runtime.turn_share import TurnShare
+from coordinator.runtime.turn_share import DIRECT_S, LEAST_S, SLICE_S, TurnShare
 from storage.flusher import Flusher
 
 REQUEST_S = 0.0005
 CLIENTS = 1_000
 ROUND_MS = round(CLIENTS * REQUEST_S * 1000)
 """Time until each client's request was handled once, and the next one of each stands in the queue."""
+
+TURN_S = DIRECT_S + SLICE_S + 2 * LEAST_S
+"""What a turn may take: the direct share, the queue, and least shares of the joins and of the deadlines."""
 
 
 class Busy:
@@ -73,7 +76,7 @@ class Busy:
         for action in ready:
             action()
 
-    def run_ms(self, duration_ms: int) -> None:
+    def run_ms(self, duration_ms: float) -> None:
         """Do turns for so long."""
         end_s = self.now_s + duration_ms / 1000
         while self.now_s < end_s:
@@ -97,3 +100,34 @@ def test_a_loop_that_is_busy_is_not_taken_for_one_that_was_stopped(busy: Busy) -
     assert logs == []
     assert busy.fired == list(range(5))
     assert busy.clock.now_ms() == int(busy.now_s * 1e9) // 1_000_000, "nothing was left out"
+
+
+def test_joins_go_on_beside_all_else(busy: Busy) -> None:
+    """One in a turn would be a minute for a group of thousands."""
+    busy.run_ms(ROUND_MS)
+    count = 400
+    for number in range(count):
+        busy.runtime.join(cast(Any, SimpleNamespace(group_id="herd")), cast(Any, number))
+    busy.run_ms(10 * count * REQUEST_S * 1000)
+    assert busy.joins == list(range(count))
+
+
+def test_deadlines_go_on_beside_all_else(busy: Busy) -> None:
+    """They stand behind what was received before they were due, not behind what came since."""
+    count = 400
+    for number in range(count):
+        busy.runtime.set_timer(busy, number, busy.clock.now_ms())
+    busy.run_ms(ROUND_MS * TURN_S / SLICE_S + 10 * count * REQUEST_S * 1000)
+    assert busy.fired == list(range(count))
+
+
+def test_a_turn_has_a_bound_with_all_of_them(busy: Busy) -> None:
+    for number in range(400):
+        busy.runtime.join(cast(Any, SimpleNamespace(group_id="herd")), cast(Any, number))
+        busy.runtime.set_timer(busy, number, busy.clock.now_ms())
+    longest_s = 0.0
+    while len(busy.fired) < 400:
+        began_s = busy.now_s
+        busy.turn()
+        longest_s = max(longest_s, busy.now_s - began_s)
+    assert longest_s <= TURN_S + 3 * REQUEST_S, "each part may be late by its last piece"

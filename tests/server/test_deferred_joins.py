@@ -119,9 +119,11 @@ def test_a_turn_fires_one_slice_of_timers_oldest_first() -> None:
     wheel, due, fired = TimingWheel(0), DueTimers(), list[int]()
     for deadline_ms in range(1, 2 * TIMERS_PER_TURN + 1):
         wheel.put(Entry(deadline_ms, fired))
-    due.fire_slice(wheel.advance(TIMERS_PER_TURN + 50), TIMERS_PER_TURN + 50)
+    due.add(wheel.advance(TIMERS_PER_TURN + 50))
+    due.fire_slice(TIMERS_PER_TURN + 50)
     assert fired == list(range(1, TIMERS_PER_TURN + 1))
-    due.fire_slice(wheel.advance(5_000), 5_000)
+    due.add(wheel.advance(5_000))
+    due.fire_slice(5_000)
     assert fired == list(range(1, 2 * TIMERS_PER_TURN + 1))
     assert not due
 
