@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
                 self.consume(self._gathering.take())
             elif self._put_off is not None:
                 self._hold_back()
-        elif turn.is_over():
+        elif turn.is_over() and not self._pool.is_full:
             assert self._gathering is not None
             self._put_off = PutOff(self, turn)
             self._gathering.begin(data, _HEADER.size)
@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol):
         ):
             self._hold_back()
             return False
-        if self._turn.is_over():
+        if self._turn.is_over() and not self._pool.is_full:
             self._put_off = PutOff(self, self._turn)
             self._hold_back()
             return False

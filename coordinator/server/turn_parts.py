@@ -4,7 +4,8 @@ One turn may bring requests on thousands of connections, or thousands on one. Th
 stay in their connection, as received, and wait in the queue of all that was put off; so the order on the
 connection is kept, and each connection comes up as often as the others. Where nothing of a read was started the
 socket is left as it is, since as a rule nothing more comes before an answer. If more comes, or was in that read,
-the connection stops reading: so it keeps two reads at most, however fast its client sends.
+the connection stops reading: so it keeps two reads at most, however fast its client sends. What waits here counts
+in the pool of memory; once that is full nothing is put off.
 
 A client may hang up meanwhile. Its requests are started all the same, as they would have been at once: a
 producer that wants no answers may send and close.

@@ -10,6 +10,7 @@ import pytest
 from coordinator.runtime.turn_share import DIRECT_S, SLICE_S, TurnShare
 from coordinator.server.api_table import api_table
 from coordinator.server.connection import Connection
+from coordinator.server.memory_pool import UNCOUNTED_BYTES, MemoryPool
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepared
 from protocol.framing import EncodedResponse
@@ -108,6 +109,28 @@ def test_connections_come_up_one_after_the_other(server: BusyServer) -> None:
     assert server.started_ids() == []
     turns = [server.next_turn() for _ in range(2)]
     assert turns == [list(range(IN_SLICE)), list(range(IN_SLICE, 2 * IN_SLICE))]
+
+
+def test_what_there_is_no_memory_to_put_off_is_started_at_once(server: BusyServer) -> None:
+    """Else the connections that come last would be closed for it, though they sent no more than others."""
+    data = beats(1, 200)
+    assert len(data) > UNCOUNTED_BYTES
+    count = 20
+    server.memory_pool = MemoryPool(
+        count * len(data) // 2, server.clock, lambda owner, key, deadline_ms: None
+    )
+    server.is_answering = True
+    server.use_up()
+    transports = [FakeTransport() for _ in range(count)]
+    for transport in transports:
+        connected_to(server, transport).data_received(data)
+    assert not any(transport.is_closed for transport in transports)
+    assert [bool(transport.written) for transport in transports] == [False] * (count // 2) + [True] * (
+        count // 2
+    )
+    while server.soon:
+        server.next_turn()
+    assert [len(transport.answered()) for transport in transports] == [200] * count
 
 
 def put_off(server: BusyServer, data: bytes) -> tuple[Connection, FakeTransport]:
