@@ -24,7 +24,7 @@ from coordinator.server.order import ReplyOrder
 from coordinator.server.outgoing import Outgoing, joined
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import PreparedRequests
-from coordinator.server.turn_parts import PutOff, drop, ends_later
+from coordinator.server.turn_parts import PutOff, drop, ends_later, not_connected
 from protocol.codec.codec import decode
 from protocol.codec.primitives import Buffer
 from protocol.errors import DecodeError
@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
         self._clock = host.clock
         self._turn = host.turn
         self._transport: asyncio.Transport | None = None
-        self._write: Callable[[bytes], None] = _not_connected
+        self._write: Callable[[bytes], None] = not_connected
         self._gathering: Gathering | None = None  # Holds a partial frame, or requests held back.
         self._backlog: Sized = ()  # The pieces in `_gathering`.
         self._order = ReplyOrder()
@@ -340,9 +340,13 @@ class Connection(asyncio.Protocol):
         if finish is None:
             self._resume()
             return
+        self.is_held_back = self._is_ending
         if self._gathering is not None and self._backlog and not self._is_ending:
             self.consume(self._gathering.take())
-        if not ends_later(_left_over(self), None, finish):
+        left_over = _left_over(self)
+        if self.is_held_back and left_over is None and self._transport is not None:
+            return  # Behind a request that waits; the end is seen again when the socket is read again.
+        if not ends_later(left_over, None, finish):
             finish()
 
     # Answers out.
@@ -444,7 +448,3 @@ class Connection(asyncio.Protocol):
 def _left_over(connection: Connection) -> PutOff | None:
     """Return what was put off anew: in place, compiled code would insist on the None that was just assigned."""
     return connection._put_off
-
-
-def _not_connected(data: bytes) -> None:
-    raise AssertionError("written to before connection_made")

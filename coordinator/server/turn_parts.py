@@ -60,3 +60,7 @@ def ends_later(put_off: PutOff | None, turn: TurnShare | None, finish: Callable[
 
 def drop(data: bytes) -> None:
     """Write nothing: the connection is gone."""
+
+
+def not_connected(data: bytes) -> None:
+    raise AssertionError("written to before connection_made")

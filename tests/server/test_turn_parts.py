@@ -14,6 +14,7 @@ from coordinator.server.memory_pool import UNCOUNTED_BYTES, MemoryPool
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepared
 from protocol.framing import EncodedResponse
+from protocol.messages.join_group import JoinGroupResponse
 from tests.server.test_connection import BEAT, FakeServer, FakeTransport, connected_to, heartbeat, join
 
 REQUEST_S = 0.001
@@ -182,6 +183,21 @@ def test_a_request_before_the_end_is_answered_if_the_client_still_reads(server: 
     server.next_turn()
     assert transport.answered() == [1, 2]
     assert transport.is_closed
+
+
+def test_a_request_behind_one_that_waits_is_started_before_the_end(server: BusyServer) -> None:
+    """A consumer may leave behind a commit and close. The end is seen again once the socket is read again."""
+    connection, transport = put_off(server, join(1) + heartbeat(2))
+    ended(connection)
+    assert server.next_turn() == [1]
+    assert not transport.is_closed
+    assert not transport.is_reading()
+    server.started[0].reply(JoinGroupResponse())
+    assert server.next_turn() == [2]
+    server.started[1].reply(BEAT)
+    assert transport.answered() == [1, 2]
+    assert transport.is_reading()
+    assert not connection.eof_received(), "nothing is left: the loop may close the transport"
 
 
 def test_thousands_that_hang_up_at_once_are_let_go_of_in_later_turns(server: BusyServer) -> None:
