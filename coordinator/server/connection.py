@@ -395,8 +395,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether a request is unanswered: then the connection is not idle although the client sends nothing."""
-        return bool(self._unanswered)
+        """Whether a request is unanswered or put off: then the connection is not idle, though it sends nothing."""
+        return bool(self._unanswered) or self._put_off is not None
 
     @property
     def waits_for_disk(self) -> bool:

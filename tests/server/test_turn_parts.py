@@ -107,6 +107,7 @@ def test_connections_come_up_one_after_the_other(server: BusyServer) -> None:
     for number, connection in enumerate(connections):
         connection.data_received(join(number))
         assert connection.waits_for_disk, "it is not the peer that others wait for"
+        assert connection.awaits_answer, "it is not idle"
     assert server.started_ids() == []
     turns = [server.next_turn() for _ in range(2)]
     assert turns == [list(range(IN_SLICE)), list(range(IN_SLICE, 2 * IN_SLICE))]
