@@ -113,7 +113,7 @@ class Runtime:
             runner.end_turn()
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Have `action` called in a later turn of the loop, after sockets were read, in the share of that turn."""
+        """Have `action` called behind all that was put off before: in a later turn, or where one has time left."""
         self.turn.later(action)
 
     def do(self, action: Callable[[], None]) -> None:

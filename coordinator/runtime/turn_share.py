@@ -140,7 +140,10 @@ class TurnShare:
         return bool(self._queue)
 
     def later(self, action: Callable[[], None]) -> None:
-        """Do `action` in a later turn, behind all that was put off before it. It may put off its own rest."""
+        """Do `action` behind all that was put off before it, and not within this call.
+
+        It may put off its own rest, which follows in the same slice if that lasts.
+        """
         self._queue.append(action)
         if not self._is_scheduled:
             self._is_scheduled = True
