@@ -38,13 +38,17 @@ class DeferredJoins:
     """The queue of joins, one for each connection at most."""
 
     def __init__(
-        self, soon: Callable[[Callable[[], None]], object], is_over: Callable[[], bool] = lambda: False
+        self,
+        soon: Callable[[Callable[[], None]], object],
+        is_over: Callable[[], bool] = lambda: False,
+        grant: Callable[[], None] = lambda: None,
     ) -> None:
         """`soon` has a function called in the next turn of the loop, before sockets are read.
 
-        `is_over` says whether the turn has used up its share: then what is left waits for the next.
+        `is_over` says whether the turn has used up its share: then what is left waits for the next. `grant` asks
+        for a least share, before a slice.
         """
-        self._is_over = is_over
+        self._is_over, self._grant = is_over, grant
         self._soon = soon
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
@@ -73,6 +77,7 @@ class DeferredJoins:
 
     def _on_turn(self) -> None:
         self._is_scheduled = False
+        self._grant()
         self._handle_slice()
         self._schedule()
 

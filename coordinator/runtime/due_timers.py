@@ -2,8 +2,9 @@
 
 Thousands of sessions may expire at the same moment. Fired in one turn, they would hold up all requests for half a
 second; those that then arrive together would be answered together, and a group that forms meanwhile would do so
-in waves. Between two slices sockets are read. A timer that a request cancels or sets again before its slice does
-nothing, as if the request had come first. Knows no clock and no groups.
+in waves. Between two slices sockets are read. What waits here has let all go first that was received before it
+was due, and stands in no other queue again: a busy loop would never catch up. A timer that a request cancels or
+sets again before its slice does nothing, as if the request had come first. Knows no clock and no groups.
 """
 
 from __future__ import annotations
@@ -33,10 +34,13 @@ class DueTimers:
     def __len__(self) -> int:
         return len(self._due)
 
-    def fire_slice(self, advanced: Iterable[TimerEntry], now_ms: int) -> None:
-        """Add the entries in `advanced`, and fire the oldest TIMERS_PER_TURN, or what the turn has room for."""
+    def add(self, advanced: Iterable[TimerEntry]) -> None:
+        """Add entries behind those that wait."""
+        self._due.extend(advanced)
+
+    def fire_slice(self, now_ms: int) -> None:
+        """Fire the oldest TIMERS_PER_TURN, or what the turn has room for."""
         due = self._due
-        due.extend(advanced)
         for _ in range(min(TIMERS_PER_TURN, len(due))):
             entry = due.popleft()
             try:

@@ -70,7 +70,7 @@ class Runtime:
         self._alarm: asyncio.TimerHandle | None = None
         self.wheel = TimingWheel(clock.now_ms())
         self._timers, self._due_timers = OwnedTimers(self.wheel), DueTimers(self.turn.is_over)
-        self._joins = DeferredJoins(self._loop.call_soon, self.turn.is_over)
+        self._joins = DeferredJoins(self._loop.call_soon, self.turn.is_over, self.turn.grant)
         self.purgatory = Purgatory(self.wheel)
         self.write_markers: WriteMarkers = _refuse_markers
         """Writes the markers of transactions; set by the daemon once it has its topics."""
@@ -113,7 +113,7 @@ class Runtime:
             runner.end_turn()
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Have `action` called in a later turn of the loop, after sockets were read, in the share of that turn."""
+        """Have `action` called behind all that was put off before: in a later turn, or where one has time left."""
         self.turn.later(action)
 
     def do(self, action: Callable[[], None]) -> None:
@@ -165,16 +165,18 @@ class Runtime:
             self._turn_wheel()
 
     def _turn_wheel(self) -> None:
-        """Fire what is due, behind all that was received before: a join phase may end with it."""
+        """Fire what is due, behind all that was received before: a join phase may end with it.
+
+        However long that takes, the loop is awake meanwhile, as the clock has to know.
+        """
+        if not self._wheel_waits:
+            self._wheel_waits = True
+            if self.turn.has_put_off:
+                self.turn.later(self._fire_behind_joins)
+            else:
+                self._fire_behind_joins()
         if self._wheel_waits:
-            return
-        self._wheel_waits = True
-        if self.turn.has_put_off:
-            self.turn.later(self._fire_behind_joins)
-        else:
-            self._fire_behind_joins()
-        if self._wheel_waits and self._armed_ms is None:
-            self._clock.wake_by(self._clock.now_ms())
+            self.arm(self._clock.now_ms() + PULSE_MS)
 
     def _fire_behind_joins(self) -> None:
         if self._joins:
@@ -186,13 +188,24 @@ class Runtime:
         self._wheel_waits = False
         if self._is_stopped:
             return
-        now_ms = self._clock.now_ms()
-        self._due_timers.fire_slice(self.wheel.advance(now_ms), now_ms)
-        next_ms = now_ms if self._due_timers else self.wheel.next_deadline_ms()
+        is_firing = bool(self._due_timers)
+        self._due_timers.add(self.wheel.advance(self._clock.now_ms()))
+        if not is_firing:
+            self._fire_slice()
+        next_ms = self.wheel.next_deadline_ms()
         if next_ms is not None:
             self.arm(next_ms)
         elif self._armed_ms is None:
             self._clock.wake_by()
+
+    def _fire_slice(self) -> None:
+        """Fire a slice in each turn, until none is left: all that was received before they were due is handled."""
+        if self._is_stopped:
+            return
+        self.turn.grant()
+        self._due_timers.fire_slice(self._clock.now_ms())
+        if self._due_timers:
+            self._loop.call_soon(self._fire_slice)
 
     # Loading.
 

@@ -25,8 +25,12 @@ DIRECT_S: Final = 0.005
 """CPU seconds of a turn in which work is done as it comes up: some 25 joins, or 150 commits."""
 
 SLICE_S: Final = 0.006
-"""CPU seconds that go to the queue in each turn. With the direct share, with a few ms for the flushes at a turn's
+"""CPU seconds that go to the queue in each turn. With the other shares, with a few ms for the flushes at a turn's
 end, and with a collection of garbage, it makes less than 20 ms."""
+
+LEAST_S: Final = 0.002
+"""CPU seconds that joins, and timers that are due, are given in each turn, though all else has used it up: some 30
+sessions that expire. One at a time, they would come to be faster than they are handled."""
 
 CHEAP: Final = 600
 """Heartbeats that were recognised by their bytes and answered at once in one turn: 8 us each."""
@@ -90,6 +94,15 @@ class TurnShare:
         """Whether what comes up from here on in this turn has to be put off, if it can be."""
         return self._now_ns() >= self._ask_at_ns and self._has_used_up()
 
+    def grant(self) -> None:
+        """Leave at least LEAST_S of this turn, for work that stands in a queue of its own."""
+        if self._began_s is None or self._is_unlimited:
+            return
+        least_s = self._cpu_s() - self._began_s + LEAST_S
+        if least_s > self._limit_s:
+            self._limit_s = least_s
+            self._ask_at_ns, self._is_over = 0, False
+
     def has_cheap(self) -> bool:
         """Whether one more cheap request may be answered in this turn, where `cheap_left` says that none may."""
         if self._began_s is None and not self._is_unlimited:
@@ -127,7 +140,10 @@ class TurnShare:
         return bool(self._queue)
 
     def later(self, action: Callable[[], None]) -> None:
-        """Do `action` in a later turn, behind all that was put off before it. It may put off its own rest."""
+        """Do `action` behind all that was put off before it, and not within this call.
+
+        It may put off its own rest, which follows in the same slice if that lasts.
+        """
         self._queue.append(action)
         if not self._is_scheduled:
             self._is_scheduled = True

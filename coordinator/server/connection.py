@@ -24,7 +24,7 @@ from coordinator.server.order import ReplyOrder
 from coordinator.server.outgoing import Outgoing, joined
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import PreparedRequests
-from coordinator.server.turn_parts import PutOff, drop, ends_later
+from coordinator.server.turn_parts import PutOff, drop, ends_later, not_connected
 from protocol.codec.codec import decode
 from protocol.codec.primitives import Buffer
 from protocol.errors import DecodeError
@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
         self._clock = host.clock
         self._turn = host.turn
         self._transport: asyncio.Transport | None = None
-        self._write: Callable[[bytes], None] = _not_connected
+        self._write: Callable[[bytes], None] = not_connected
         self._gathering: Gathering | None = None  # Holds a partial frame, or requests held back.
         self._backlog: Sized = ()  # The pieces in `_gathering`.
         self._order = ReplyOrder()
@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
                 self.consume(self._gathering.take())
             elif self._put_off is not None:
                 self._hold_back()
-        elif turn.is_over():
+        elif turn.is_over() and not self._pool.is_full:
             assert self._gathering is not None
             self._put_off = PutOff(self, turn)
             self._gathering.begin(data, _HEADER.size)
@@ -246,8 +246,9 @@ class Connection(asyncio.Protocol):
         ):
             self._hold_back()
             return False
-        if self._turn.is_over():
+        if self._turn.is_over() and not self._pool.is_full:
             self._put_off = PutOff(self, self._turn)
+            self._hold_back()
             return False
         body = start + _HEADER.size + max(client_id_length, 0)
         if body > stop:
@@ -339,9 +340,13 @@ class Connection(asyncio.Protocol):
         if finish is None:
             self._resume()
             return
+        self.is_held_back = self._is_ending
         if self._gathering is not None and self._backlog and not self._is_ending:
             self.consume(self._gathering.take())
-        if not ends_later(_left_over(self), None, finish):
+        left_over = _left_over(self)
+        if self.is_held_back and left_over is None and self._transport is not None:
+            return  # Behind a request that waits; the end is seen again when the socket is read again.
+        if not ends_later(left_over, None, finish):
             finish()
 
     # Answers out.
@@ -390,8 +395,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether a request is unanswered: then the connection is not idle although the client sends nothing."""
-        return bool(self._unanswered)
+        """Whether a request is unanswered or put off: then the connection is not idle, though it sends nothing."""
+        return bool(self._unanswered) or self._put_off is not None
 
     @property
     def waits_for_disk(self) -> bool:
@@ -443,7 +448,3 @@ class Connection(asyncio.Protocol):
 def _left_over(connection: Connection) -> PutOff | None:
     """Return what was put off anew: in place, compiled code would insist on the None that was just assigned."""
     return connection._put_off
-
-
-def _not_connected(data: bytes) -> None:
-    raise AssertionError("written to before connection_made")

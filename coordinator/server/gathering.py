@@ -49,6 +49,7 @@ class Gathering:
         "_protocol",
         "_start_threshold_bytes",
         "_transport",
+        "_whole_bytes",
         "pieces",
     )
 
@@ -63,6 +64,9 @@ class Gathering:
         self._awaits_memory = False  # Whether a large frame, begun in `pieces`, is not admitted yet.
         # Receives instead of the owner until a large frame is complete.
         self._large_frame: LargeFrame | None = None
+        self._whole_bytes = (
+            0  # Size of a large frame that is whole but not started; it is counted as a frame.
+        )
 
     def begin(self, data: Frames, needed_bytes: int) -> None:
         """Keep `data`: no request in it can start before `needed_bytes` have been received."""
@@ -88,6 +92,7 @@ class Gathering:
         self.pieces.clear()
         self._bytes = 0
         self._pool.keep(self, 0)
+        self._release_frame()
         return data
 
     def stop(self) -> None:
@@ -98,7 +103,7 @@ class Gathering:
 
     def _keep(self) -> None:
         """Count the received bytes in the pool, or close if it is full; claim the memory of a large frame."""
-        if not self._pool.keep(self, self._bytes):
+        if not self._pool.keep(self, self._bytes - self._whole_bytes):
             self.give_way("memory for requests is used up")
             return
         is_large = self._start_threshold_bytes > LARGE_FROM_BYTES <= self._bytes * LARGE_FRAME_SHARE
@@ -118,12 +123,22 @@ class Gathering:
         self._transport.set_protocol(self._large_frame)
 
     def _on_large_frame_complete(self, frame: bytearray) -> None:
-        """Make the owner the receiver again, and hand it the complete large frame."""
+        """Make the owner the receiver again, and hand it the complete large frame.
+
+        It keeps its memory while it has to wait, for a later turn or for requests before it.
+        """
         self._large_frame = None
+        self._whole_bytes = len(frame)
         if self._owner.is_open:
             self._transport.set_protocol(self._protocol)
             self._owner.consume(frame)
-        self._pool.on_frame_complete(self)
+        if not self.pieces:
+            self._release_frame()
+
+    def _release_frame(self) -> None:
+        if self._whole_bytes:
+            self._whole_bytes = 0
+            self._pool.on_frame_complete(self)
 
     # What the pool asks.
 

@@ -1,7 +1,7 @@
 """Splits a request for several groups or transactions over the shards that own them, and merges the answers.
 
-A request for many does not block the loop until all are answered: a thousand are handled in one turn and the rest
-in later turns, between which other requests are served; and a large answer is merged and encoded on a thread.
+A request for many does not block the loop until all are answered: they are handled by the piece, as many as a turn
+has time for, and between turns other requests are served; and a large answer is merged and encoded on a thread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Turns(Protocol):
     """The parts of the event loop that splitting uses."""
 
     def soon(self, action: Callable[[], None]) -> object:
-        """Call `action` in a later turn of the loop, after sockets were polled."""
+        """Call `action` behind all that was put off before, in a later turn or where one has time left."""
 
     def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
         """Do `work` on a thread, then call `done` on the loop with the finished future."""

@@ -2,8 +2,10 @@
 
 One turn may bring requests on thousands of connections, or thousands on one. Those beyond the share of the turn
 stay in their connection, as received, and wait in the queue of all that was put off; so the order on the
-connection is kept, and each connection comes up as often as the others. The socket is left as it is, since as a
-rule nothing more comes before an answer: if it does, the connection stops reading.
+connection is kept, and each connection comes up as often as the others. Where nothing of a read was started the
+socket is left as it is, since as a rule nothing more comes before an answer. If more comes, or was in that read,
+the connection stops reading: so it keeps two reads at most, however fast its client sends. What waits here counts
+in the pool of memory; once that is full nothing is put off.
 
 A client may hang up meanwhile. Its requests are started all the same, as they would have been at once: a
 producer that wants no answers may send and close.
@@ -58,3 +60,7 @@ def ends_later(put_off: PutOff | None, turn: TurnShare | None, finish: Callable[
 
 def drop(data: bytes) -> None:
     """Write nothing: the connection is gone."""
+
+
+def not_connected(data: bytes) -> None:
+    raise AssertionError("written to before connection_made")

@@ -23,11 +23,13 @@ from harness.doubles.fake_pending import FakePending
 from harness.doubles.memory_log import MemoryLog
 from harness.doubles.topics import Topics
 from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.sync_group import SyncGroupRequest
 from protocol.records.records import Codec
 from storage.flusher import Flusher
 from storage.log.durable_log import DurableLog
-from tests.server.joining import join, sync
+from tests.server.joining import beat, join, sync
 
 PATIENCE_S = 10
 
@@ -119,9 +121,11 @@ def test_a_turn_fires_one_slice_of_timers_oldest_first() -> None:
     wheel, due, fired = TimingWheel(0), DueTimers(), list[int]()
     for deadline_ms in range(1, 2 * TIMERS_PER_TURN + 1):
         wheel.put(Entry(deadline_ms, fired))
-    due.fire_slice(wheel.advance(TIMERS_PER_TURN + 50), TIMERS_PER_TURN + 50)
+    due.add(wheel.advance(TIMERS_PER_TURN + 50))
+    due.fire_slice(TIMERS_PER_TURN + 50)
     assert fired == list(range(1, TIMERS_PER_TURN + 1))
-    due.fire_slice(wheel.advance(5_000), 5_000)
+    due.add(wheel.advance(5_000))
+    due.fire_slice(5_000)
     assert fired == list(range(1, 2 * TIMERS_PER_TURN + 1))
     assert not due
 
@@ -150,8 +154,10 @@ async def runtime() -> Any:
 
 def ask(runtime: Runtime, request: Any) -> FakePending:
     """Hand `request` to its API, as a connection does within a turn."""
-    pending = FakePending(5 if isinstance(request, JoinGroupRequest) else 3)
-    key = 11 if isinstance(request, JoinGroupRequest) else 14
+    key, version = {JoinGroupRequest: (11, 5), SyncGroupRequest: (14, 3), HeartbeatRequest: (12, 3)}[
+        type(request)
+    ]
+    pending = FakePending(version)
     GroupApis(cast(Any, runtime)).handlers()[key](request, cast(Any, pending))
     return pending
 
@@ -189,6 +195,63 @@ async def test_first_requests_of_a_turn_are_in_the_generation_that_its_joins_beg
     last = await joined(runtime, (await answer(late)).member_id)
     assert [(await answer(each)).generation_id for each in (newcomer, rejoining)] == [2, 2]
     assert last.generation_id == 2, "the generation has all three"
+
+
+HERD = 200
+WAVE = 20
+"""Number of members that send their first JoinGroup in one turn."""
+
+
+class Herd:
+    """Members that come in waves, each behind what those that came before ask in the same turn."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.joins = 0
+        self._runtime = runtime
+        self._asked: list[FakePending] = []
+        self._joined: dict[int, Any] = {}
+
+    async def form(self, members: int) -> None:
+        """Have so many members; return once all are in one generation and have its assignments."""
+        while not self._is_formed(members):
+            for number, pending in enumerate(self._asked):
+                if pending.is_answered:
+                    self._asked[number] = self._ask(self._next(number, pending.answer))
+            for _ in range(min(WAVE, members - len(self._asked))):
+                self._asked.append(self._ask(join()))
+            await asyncio.sleep(0)
+
+    def _ask(self, request: Any) -> FakePending:
+        self.joins += isinstance(request, JoinGroupRequest)
+        return ask(self._runtime, request)
+
+    def _next(self, number: int, answer: Any) -> Any:
+        """What member `number` asks after `answer`."""
+        if isinstance(answer, JoinGroupResponse):
+            self._joined[number] = answer
+            return (
+                join(answer.member_id) if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED else sync(answer)
+            )
+        if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            return join(self._joined[number].member_id)
+        assert answer.error_code == ErrorCode.NONE
+        return beat(self._joined[number])
+
+    def _is_formed(self, members: int) -> bool:
+        beats = [each for each in self._asked if isinstance(each.answer, HeartbeatResponse)]
+        return len(beats) == members and all(each.answer.error_code == ErrorCode.NONE for each in beats)
+
+
+async def test_a_herd_that_comes_in_waves_forms_in_few_generations(runtime: Runtime) -> None:
+    """There would be six, if those that have their ids did not let the first requests of their turn go before."""
+    herd = Herd(runtime)
+    async with asyncio.timeout(PATIENCE_S):
+        await herd.form(1)
+        await herd.form(HERD)
+    group = group_of(runtime)
+    assert len(group.members) == HERD
+    assert group.generation_id == 2, "one of the first member, and one of all"
+    assert herd.joins == 2 * HERD + 1
 
 
 class Deadline:

@@ -1,7 +1,9 @@
 """One group of 2,000 forms at once, alone and while 10,000 sessions of other groups expire: few generations.
 
 The daemon is a real one and waits no initial delay, so nothing but the order within its turns keeps the members
-together. Each needs two JoinGroups, and one more for every generation that did not have all of them.
+together. Each needs two JoinGroups, and one more for every generation that did not have all of them. How many
+that are depends on the machine too, and a quiet one forgives much: what the order does, turn by turn and the same
+each time, is held by `test_deferred_joins.py`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.runtime.turn_share import DIRECT_S, TurnShare
 from coordinator.server import order as order_module
 from coordinator.server.api_table import api_table
 from coordinator.server.connection import Connection
@@ -159,6 +160,28 @@ class TestMemory:
         second.receive(whole[20_000:])
         assert len(server.requests) == 2
         server.started[1].reply(ProduceResponse())
+        assert server.memory_pool.used_bytes == 0
+
+    def test_a_frame_that_is_whole_at_the_end_of_a_turn_keeps_its_memory(self) -> None:
+        """It is put off and counted once, where it was counted as a frame before."""
+        server, cpu_s = self.server(), 0.0
+        server.turn = TurnShare(server.call_soon, lambda: cpu_s, lambda: int(cpu_s * 1e9))
+        (_, first), (gone, second) = connected(server, 30_000), connected(server, 30_000)
+        whole = produce(1)
+        server.turn.begin(0.0)
+        first.receive(whole[:60_000])
+        second.receive(whole[:20_000])
+        cpu_s = DIRECT_S
+        first.receive(whole[60_000:])
+        assert not first.is_closed
+        assert server.started == []
+        assert server.memory_pool.used_bytes == len(whole) + 20_000
+        assert not second.is_reading()
+        server.run_soon()
+        server.started[0].reply(ProduceResponse())
+        assert second.is_reading()
+        gone.connection_lost(None)
+        server.run_soon()
         assert server.memory_pool.used_bytes == 0
 
     def test_memory_is_given_back_when_the_answer_is_there_though_the_peer_is_not(self) -> None:

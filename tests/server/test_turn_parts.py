@@ -10,9 +10,11 @@ import pytest
 from coordinator.runtime.turn_share import DIRECT_S, SLICE_S, TurnShare
 from coordinator.server.api_table import api_table
 from coordinator.server.connection import Connection
+from coordinator.server.memory_pool import UNCOUNTED_BYTES, MemoryPool
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepared
 from protocol.framing import EncodedResponse
+from protocol.messages.join_group import JoinGroupResponse
 from tests.server.test_connection import BEAT, FakeServer, FakeTransport, connected_to, heartbeat, join
 
 REQUEST_S = 0.001
@@ -79,6 +81,25 @@ def test_requests_beyond_the_share_of_a_turn_are_started_in_the_next_in_order(se
     assert transport.is_reading()
 
 
+def test_a_client_that_sends_more_than_its_slices_is_read_no_faster(server: BusyServer) -> None:
+    """What it has sent and nobody has read stays in its socket, however long that goes on."""
+    server.is_answering = True
+    transport = FakeTransport()
+    connection = connected_to(server, transport)
+    sent = reads = 0
+    for _ in range(20):
+        if transport.is_reading():
+            connection.data_received(beats(sent + 1, sent + 4 * IN_SLICE))
+            sent += 4 * IN_SLICE
+            reads += 1
+        server.next_turn()
+        assert sent - len(server.started) <= 2 * 4 * IN_SLICE, "two reads are kept, not all"
+    assert reads > 2, "it is read on"
+    while not transport.is_reading():
+        server.next_turn()
+    assert server.started_ids() == list(range(1, sent + 1))
+
+
 def test_connections_come_up_one_after_the_other(server: BusyServer) -> None:
     server.use_up()
     assert server.turn.is_over()
@@ -86,9 +107,32 @@ def test_connections_come_up_one_after_the_other(server: BusyServer) -> None:
     for number, connection in enumerate(connections):
         connection.data_received(join(number))
         assert connection.waits_for_disk, "it is not the peer that others wait for"
+        assert connection.awaits_answer, "it is not idle"
     assert server.started_ids() == []
     turns = [server.next_turn() for _ in range(2)]
     assert turns == [list(range(IN_SLICE)), list(range(IN_SLICE, 2 * IN_SLICE))]
+
+
+def test_what_there_is_no_memory_to_put_off_is_started_at_once(server: BusyServer) -> None:
+    """Else the connections that come last would be closed for it, though they sent no more than others."""
+    data = beats(1, 200)
+    assert len(data) > UNCOUNTED_BYTES
+    count = 20
+    server.memory_pool = MemoryPool(
+        count * len(data) // 2, server.clock, lambda owner, key, deadline_ms: None
+    )
+    server.is_answering = True
+    server.use_up()
+    transports = [FakeTransport() for _ in range(count)]
+    for transport in transports:
+        connected_to(server, transport).data_received(data)
+    assert not any(transport.is_closed for transport in transports)
+    assert [bool(transport.written) for transport in transports] == [False] * (count // 2) + [True] * (
+        count // 2
+    )
+    while server.soon:
+        server.next_turn()
+    assert [len(transport.answered()) for transport in transports] == [200] * count
 
 
 def put_off(server: BusyServer, data: bytes) -> tuple[Connection, FakeTransport]:
@@ -140,6 +184,21 @@ def test_a_request_before_the_end_is_answered_if_the_client_still_reads(server: 
     server.next_turn()
     assert transport.answered() == [1, 2]
     assert transport.is_closed
+
+
+def test_a_request_behind_one_that_waits_is_started_before_the_end(server: BusyServer) -> None:
+    """A consumer may leave behind a commit and close. The end is seen again once the socket is read again."""
+    connection, transport = put_off(server, join(1) + heartbeat(2))
+    ended(connection)
+    assert server.next_turn() == [1]
+    assert not transport.is_closed
+    assert not transport.is_reading()
+    server.started[0].reply(JoinGroupResponse())
+    assert server.next_turn() == [2]
+    server.started[1].reply(BEAT)
+    assert transport.answered() == [1, 2]
+    assert transport.is_reading()
+    assert not connection.eof_received(), "nothing is left: the loop may close the transport"
 
 
 def test_thousands_that_hang_up_at_once_are_let_go_of_in_later_turns(server: BusyServer) -> None:
