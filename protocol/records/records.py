@@ -250,6 +250,10 @@ def iter_payload(data: bytes, batch: Batch, position: int = 0, first: int = 0) -
             )
     except IndexError:
         raise CorruptBatch("records end too early") from None
+    except CorruptBatch:
+        raise
+    except ValueError:  # Compiled code cannot slice beyond 64 bits; no hot loop asks for that.
+        raise CorruptBatch("a length beyond all records") from None
     if position != limit:
         raise CorruptBatch(f"{limit - position} bytes after the last record")
 

@@ -56,6 +56,10 @@ def record_spans(data: bytes, count: int) -> list[Span]:
             position = end
     except IndexError:
         raise CorruptBatch("records end too early") from None
+    except CorruptBatch:
+        raise
+    except ValueError:  # As in `iter_payload`.
+        raise CorruptBatch("a length beyond all records") from None
     if position != limit:
         raise CorruptBatch(f"{limit - position} bytes after the last record")
     return spans

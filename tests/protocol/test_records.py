@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from protocol.records.batch import CRC, CRC_POSITION, NO_SEQUENCE, checksum
@@ -223,6 +223,9 @@ def test_records_of_a_batch_that_is_cut_short_are_not_read() -> None:
 
 
 @given(st.binary(min_size=7, max_size=60), st.integers(1, 3))
+@example(bytes(4) + b"\x80" * 9 + b"\x02", 1)  # A key of 2 ** 63 bytes,
+@example(bytes(5) + b"\x80" * 9 + b"\x02", 1)  # a value,
+@example(bytes(4) + b"\xfe" + b"\xff" * 8 + b"\x01", 1)  # and a key that ends beyond 64 bits.
 @settings(max_examples=500, deadline=None)
 def test_a_garbage_payload_is_corrupt_or_records(payload: bytes, count: int) -> None:
     """Whatever stands behind a header: CorruptBatch, or records that account for every byte. Nothing else."""

@@ -41,3 +41,10 @@ def test_both_walks_refuse_a_payload_that_is_cut(written: list[Record], data: st
         record_spans(cut, batch.record_count)
     with pytest.raises(CorruptBatch):
         list(iter_payload(cut, batch))
+
+
+@pytest.mark.parametrize("size", [b"\x80" * 9 + b"\x02", b"\xfe" + b"\xff" * 8 + b"\x01"])
+@pytest.mark.parametrize("before", [4, 5], ids=["key", "value"])
+def test_a_length_beyond_64_bits_is_corrupt(before: int, size: bytes) -> None:
+    with pytest.raises(CorruptBatch):
+        record_spans(bytes(before) + size, 1)

@@ -5,17 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.daemon import MusterDaemon
+from harness.processes import wait_until
 from harness.wire import WireClient
+from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+)
 
 PARTITIONS = 1_000
 TOPIC, GROUP = "large", "g"
+LOADED_S = 30.0
 
 
 def commit(start: int, step: int = 1) -> OffsetCommitRequest:
@@ -28,7 +35,16 @@ def commit(start: int, step: int = 1) -> OffsetCommitRequest:
 
 def fetched(client: WireClient) -> dict[int, int]:
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)])
-    (topic,) = client.ask(request, 8).groups[0].topics
+    answers: list[OffsetFetchResponseGroup] = []
+
+    def is_loaded() -> bool:
+        answers[:] = client.ask(request, 8).groups
+        return answers[0].error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    wait_until(is_loaded, "the shard is loaded", LOADED_S)
+    (group,) = answers
+    assert group.error_code == 0
+    (topic,) = group.topics
     return {each.partition_index: each.committed_offset for each in topic.partitions}
 
 
