@@ -248,14 +248,18 @@ def iter_payload(data: bytes, batch: Batch, position: int = 0, first: int = 0) -
             yield Record(
                 key, value, base_ms + delta_ms if fixed_ms is None else fixed_ms, headers, base_offset + delta
             )
-    except IndexError:
-        raise CorruptBatch("records end too early") from None
-    except CorruptBatch:
-        raise
-    except ValueError:  # Compiled code cannot slice beyond 64 bits; no hot loop asks for that.
-        raise CorruptBatch("a length beyond all records") from None
+    except (IndexError, ValueError) as error:
+        raise cut_short(error) from None
     if position != limit:
         raise CorruptBatch(f"{limit - position} bytes after the last record")
+
+
+def cut_short(error: IndexError | ValueError) -> CorruptBatch:
+    """Return what to raise for `error`, which a walk over records ran into.
+
+    A ValueError that is no CorruptBatch comes from compiled code, which cannot slice by a length beyond 64 bits.
+    """
+    return error if isinstance(error, CorruptBatch) else CorruptBatch("records end too early")
 
 
 def read_headers(data: bytes, position: int) -> tuple[Headers, int]:

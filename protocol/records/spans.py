@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from protocol.records.batch import CorruptBatch
+from protocol.records.records import cut_short
 from protocol.records.run import NO_ATTRIBUTES
 from protocol.records.varint import ONE_BYTE_VARINTS, VARINTS, read_varint
 
@@ -54,12 +55,8 @@ def record_spans(data: bytes, count: int) -> list[Span]:
                 raise CorruptBatch(f"record at byte {start} holds more than its length says")
             append((delta, key, value_size < 0, delta_ms, start, body, end))
             position = end
-    except IndexError:
-        raise CorruptBatch("records end too early") from None
-    except CorruptBatch:
-        raise
-    except ValueError:  # As in `iter_payload`.
-        raise CorruptBatch("a length beyond all records") from None
+    except (IndexError, ValueError) as error:
+        raise cut_short(error) from None
     if position != limit:
         raise CorruptBatch(f"{limit - position} bytes after the last record")
     return spans
