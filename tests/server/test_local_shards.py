@@ -22,7 +22,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.records.control import Marker
 from tests.simulation.call import Call
-from tests.simulation.disk import BROKEN, NO_ROOM
+from tests.simulation.disk import BROKEN, NO_ROOM, SimulatedLog
 from tests.simulation.stage import OTHER, G, Stage
 
 OWN, ELSE = 1, 2
@@ -162,6 +162,55 @@ def test_a_log_that_is_being_cut_back_is_let_go_when_that_has_ended(stage: Movin
     assert stage.closed == []
     stage.run(300)
     assert (stage.runner.state, stage.closed) == (ELSEWHERE, [GROUPS])
+
+
+class BehindLog(SimulatedLog):
+    """A log of which something is in the journal alone, until it is cut back and the disk takes it."""
+
+    is_written_behind = True
+    has_behind = True
+
+    def fail_back(self) -> None:
+        super().fail_back()
+        if self._disk.is_full:
+            self.failure = NO_ROOM
+            raise NO_ROOM
+        self.has_behind = False
+
+
+def failed_behind(stage: MovingStage) -> None:
+    """Let the shard's log fail with something behind it."""
+    log: Any = stage.runner.log
+    log.__class__ = BehindLog
+    stage.hold_disk()
+    stage.commit(5)
+    stage.release_disk(NO_ROOM if stage.disk.is_full else BROKEN)
+
+
+def test_a_log_that_is_written_behind_by_its_cutting_back_is_let_go(stage: MovingStage) -> None:
+    stage.disk.loading_ms = 500
+    failed_behind(stage)
+    assert stage.runner.state is LOADING
+    stage.move(ELSE)
+    stage.run(300)
+    assert stage.closed == []
+    stage.run(300)
+    assert (stage.runner.state, stage.closed) == (ELSEWHERE, [GROUPS])
+
+
+def test_a_log_that_cannot_be_written_behind_is_let_go_once_it_can(stage: MovingStage) -> None:
+    """Until then nobody else may use it, and nobody but its last leader can write it."""
+    stage.disk.is_full = True
+    failed_behind(stage)
+    stage.move(ELSE)
+    stage.run(30_000)
+    assert stage.closed == []
+    stage.disk.is_full = False
+    stage.run(10_000)
+    assert (stage.runner.state, stage.closed) == (ELSEWHERE, [GROUPS])
+    stage.move(OWN)
+    stage.run()
+    assert (stage.runner.state, stage.closed) == (ACTIVE, [GROUPS])
 
 
 def test_a_flush_of_a_former_epoch_is_waited_for_as_well(stage: MovingStage) -> None:
