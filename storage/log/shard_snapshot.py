@@ -64,11 +64,15 @@ def write_snapshot(
 def take_snapshot(files: Files, log: LogReader, topic_id: bytes | None, version: int) -> memoryview | None:
     """Remove the snapshot and return its body; None if there is none. Reads the whole log.
 
-    Raises UnusableSnapshot if the file is torn, its body of another version, or the log another one, or not as it
-    was; StorageError.
+    Raises UnusableSnapshot if the file is torn or cannot be read, its body is of another version, or the log is
+    another one, or not as it was; StorageError where the log cannot be read, or the file not be removed.
     """
     path = log.directory / SHARD_SNAPSHOT
-    data = files.read_small(path)
+    try:
+        data = files.read_small(path)
+    except StorageError as error:  # The log may be sound all the same.
+        files.unlink(path)
+        raise UnusableSnapshot(f"cannot {error}") from error
     if data is None:
         return None
     files.unlink(path)

@@ -96,6 +96,24 @@ def test_a_file_that_is_torn_or_goes_on_is_noticed(tmp_path: Path) -> None:
     assert "body" in refused(log)
 
 
+def test_a_file_that_cannot_be_read_does_not_keep_its_log_from_being_loaded(tmp_path: Path) -> None:
+    """It may lie on a bad sector of its own; and it may not be there, but the process be out of descriptors."""
+    files = FaultyFiles(tmp_path)
+    path = written(tmp_path / "c-0")
+    log = PartitionLog.open(path.parent, SEGMENTS, files, topic_id=TOPIC_ID)
+
+    def unreadable(operation: Operation) -> OSError | None:
+        return OSError(errno.EIO, "Input/output error") if operation.path == path else None
+
+    for there in (True, False):
+        assert path.exists() is there
+        files.read_fault = unreadable
+        with pytest.raises(UnusableSnapshot, match="Input/output error"):
+            log.take_shard_snapshot(VERSION)
+        files.read_fault = None
+    assert log.take_shard_snapshot(VERSION) is None
+
+
 def test_any_byte_of_the_log_that_is_another_is_noticed(tmp_path: Path) -> None:
     path = written(tmp_path / "c-0")
     sound, log = path.read_bytes(), opened(path.parent)
