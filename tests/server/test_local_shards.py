@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.effects import MarkersWanted
+from coordinator.runtime.outages import TRY_AGAIN_MS
 from coordinator.runtime.shard_states import ACTIVE, CLOSED, ELSEWHERE, LOADING
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.placement import NO_LEADER, Node, Placement
@@ -355,6 +356,26 @@ def test_a_node_loads_at_its_start_what_it_leads_alone() -> None:
     placement.place(*GROUPS, OWN)
     stage.run()
     assert [*states, groups[0].state] == [ELSEWHERE, ACTIVE]
+
+
+def test_what_a_former_life_left_behind_is_written_before_another_node_may_lead() -> None:
+    """A start that cannot write what its journal has of a shard must not say that the shard is free."""
+    stage = Stage()
+    runtime = stage.server.runtime
+    assert runtime is not None
+    placement = Placement(Node(OWN, lambda _: ("localhost", 9092)))
+    placement.place(*GROUPS, ELSE)
+    groups = [stage.server._new_runner(log) for log in stage.server.logs]
+    log: Any = groups[0].log
+    log.__class__, log.failure = BehindLog, BROKEN
+    closed: list[tuple[str, int]] = []
+    shards = LocalShards(runtime, placement)
+    shards.on_closed.append(lambda topic, partition: closed.append((topic, partition)))
+    shards.open(groups, [])
+    placement.place(*GROUPS, ELSE)
+    assert closed == []
+    stage.run(TRY_AGAIN_MS + 500)
+    assert closed == [GROUPS]
 
 
 # What is asked of all shards.
