@@ -29,7 +29,8 @@ class LocalShards:
     def __init__(self, runtime: Runtime, placement: Placement) -> None:
         self.on_closed: list[Callable[[str, int], None]] = []
         """Called with topic and partition of a shard that was placed elsewhere, each time, once it is closed: no
-        thread of this node touches its log any more."""
+        flush and no load of this node touches its log any more. Its cleaner and its checkpoints know nothing of
+        the placement yet: with a second process they will have to."""
         self._runtime = runtime
         self._placement = placement
         self._closing: set[tuple[str, int]] = set()
