@@ -97,6 +97,7 @@ class ShardLoader:
             log.info(f"{name} loaded", records=self._records.pop(name, 0), skipped=self._skipped.pop(name, 0))
         if not self._loading.total():
             sys.setswitchinterval(USUAL_SWITCH_S)
+        runner.durable_log.recovery_ended()
         self._report_idle(runner)
 
     def when_idle(self, runner: ShardRunner[Any], done: Callable[[], None]) -> None:

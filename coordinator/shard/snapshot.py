@@ -42,7 +42,15 @@ def encode_state(stored: Iterable[StoredGroup], offsets: CommittedOffsets) -> li
 
 def decode_state(data: memoryview) -> Iterator[StateEntry]:
     """Yield the state that was encoded, part by part. Raises DecodeError, also after some of it was yielded."""
-    columns = ColumnReader(data)
+    try:
+        yield from _entries(ColumnReader(data))
+    except DecodeError:
+        raise
+    except (IndexError, ValueError) as error:  # A number or a length is not that of what it stands for.
+        raise DecodeError(f"columns do not fit: {error}") from error
+
+
+def _entries(columns: ColumnReader) -> Iterator[StateEntry]:
     shared: dict[str, str] = {}  # Equal names, kept as one object.
     yield from _groups(columns, shared)
     yield from _offsets(columns, shared)

@@ -29,19 +29,23 @@ class LocalShards:
     def __init__(self, runtime: Runtime, placement: Placement) -> None:
         self.on_closed: list[Callable[[str, int], None]] = []
         """Called with topic and partition of a shard that was placed elsewhere, each time, once it is closed: no
-        thread of this node touches its log any more."""
+        flush and no load of this node touches its log any more. Its cleaner and its checkpoints know nothing of
+        the placement yet: with a second process they will have to."""
         self._runtime = runtime
         self._placement = placement
         self._closing: set[tuple[str, int]] = set()
         placement.on_moved.append(self._on_moved)
 
     def open(self, group_runners: list[Any], transaction_runners: list[Any]) -> None:
-        """Hand the runners over to the runtime, which loads the shards that this node leads."""
+        """Hand the runners over to the runtime, which loads the shards that this node leads.
+
+        The others are closed, and reported so: of them the journal of a former life may have something yet.
+        """
         runners = {GROUP_METADATA_TOPIC: group_runners, TRANSACTION_STATE_TOPIC: transaction_runners}
         for topic, all_runners in runners.items():
             for runner in all_runners:
                 if not self._placement.leads(topic, runner.partition):
-                    runner.release()
+                    self._close(topic, runner)
         self._runtime.open_shards(group_runners, transaction_runners)
 
     def _on_moved(self, topic: str, partition: int) -> None:
@@ -71,8 +75,11 @@ class LocalShards:
             self._report(shard)  # It was closed before, or never opened.
         elif not leads:
             log.info("a shard is closed", topic=topic, partition=runner.partition)
-            self._closing.add(shard)
-            self._runtime.close_shard(runner, partial(self._finish_closing, topic, runner))
+            self._close(topic, runner)
+
+    def _close(self, topic: str, runner: ShardRunner[Any]) -> None:
+        self._closing.add((topic, runner.partition))
+        self._runtime.close_shard(runner, partial(self._finish_closing, topic, runner))
 
     def _finish_closing(self, topic: str, runner: ShardRunner[Any]) -> None:
         self._closing.remove((topic, runner.partition))

@@ -274,6 +274,11 @@ class FaultyFiles(Files):
         self.put_image(self.root, random)
         self._tree = synced_folder(self.root)
 
+    def write_back(self) -> None:
+        """Let all that was changed reach the disk, as the system sees to by itself when it has time."""
+        with self.guard:
+            write_back(self._tree)
+
     def put_image(self, target: Path, random: Random | None = None) -> None:
         """Write to `target` what a power failure now would leave of `root`, which itself stays as it is."""
         with self.guard:
@@ -382,6 +387,16 @@ def synced_folder(path: Path) -> Folder:
         folder.entries[entry.name] = synced_folder(child) if entry.is_dir() else Inode(child.read_bytes())
     folder.sync()
     return folder
+
+
+def write_back(folder: Folder) -> None:
+    """Sync the content of `folder`, and all below it."""
+    folder.sync()
+    for node in folder.entries.values():
+        if isinstance(node, Folder):
+            write_back(node)
+        elif node.sizes:
+            node.reach_the_disk(node.sizes[-1])
 
 
 def empty(path: Path) -> None:

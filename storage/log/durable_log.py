@@ -51,7 +51,7 @@ class LogOwner(Protocol):
     def recover(self, answer: ErrorCode) -> None:
         """Cut the log back, off the loop, and report completion with `DurableLog.recovered`.
 
-        `answer` is what `on_failed` returned.
+        `answer` is what `on_failed` returned. Of a released log the report is `recovery_ended`.
         """
 
     def on_resumed(self) -> None:
@@ -272,6 +272,8 @@ class DurableLog:
         elif state is PAUSED or state is OFFLINE:
             self._transition(LogTrigger.RETRIED)
             self._end_epoch(None)
+        elif state is RELEASED and self._on_idle is not None:
+            self.owner.recover(ErrorCode.NOT_COORDINATOR)
 
     # Its way to another node, and back.
 
@@ -288,12 +290,17 @@ class DurableLog:
     def when_idle(self, done: Callable[[], None]) -> None:
         """Call `done` once no flush of the released log is under way, and all that counts is in its segments.
 
-        So long as it cannot be written there nobody else may use it, and `done` is not called.
+        So long as it cannot be written there nobody else may use it, and `done` is not called; it is tried again
+        now and then, unless the log is damaged.
         """
         assert self.state is RELEASED, "only a log that is released becomes idle for good"
         self._on_idle = done
         if self.log.is_written_behind:
             cast(StagedLog, self.log).want_written()
+        self._report_idle()
+
+    def recovery_ended(self) -> None:
+        """Take the report that nobody recovers the log any more, if it was released meanwhile or before."""
         self._report_idle()
 
     def _report_idle(self) -> None:
@@ -302,6 +309,8 @@ class DurableLog:
         if not (self.log.is_written_behind and cast(StagedLog, self.log).has_behind):
             done, self._on_idle = self._on_idle, None
             done()
+        elif self.log.failure is not None and not isinstance(self.log.failure, CorruptSegment):
+            self._host.try_later(self)  # Nobody writes behind a log that has failed, before it is cut back.
 
     def take(self) -> None:
         """Use a log again that was released and has become idle; the owner cuts it back and reads it next."""

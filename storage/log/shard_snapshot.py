@@ -12,8 +12,10 @@ the body means is the owner's affair.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from struct import Struct
 from typing import Final
 
@@ -64,34 +66,49 @@ def write_snapshot(
 def take_snapshot(files: Files, log: LogReader, topic_id: bytes | None, version: int) -> memoryview | None:
     """Remove the snapshot and return its body; None if there is none. Reads the whole log.
 
-    Raises UnusableSnapshot if the file is torn, its body of another version, or the log another one, or not as it
-    was; StorageError.
+    Raises UnusableSnapshot if the file is torn or cannot be read, its body is of another version, or the log is
+    another one, or not as it was; StorageError where the log cannot be read, or the file not be removed.
     """
     path = log.directory / SHARD_SNAPSHOT
-    data = files.read_small(path)
-    if data is None:
+    try:
+        found = _read(files, path, version)
+    except StorageError as error:  # The log may be sound all the same.
+        raise UnusableSnapshot(f"cannot {error}") from error
+    finally:
+        files.unlink(path)
+    if found is None:
         return None
-    files.unlink(path)
-    body = _checked_body(data, version)
-    if data[HEADER.size : HEADER.size + IDENTITY.size] != identity(log, topic_id):
+    log_then, body = found
+    if log_then != identity(log, topic_id):
         raise UnusableSnapshot("it belongs to another log, or to this one as it was before")
-    return body
+    return memoryview(body)
 
 
-def _checked_body(data: bytes, version: int) -> memoryview:
-    """Return the body of the file's `data`. Raises UnusableSnapshot."""
-    if len(data) < HEADER_BYTES:
-        raise UnusableSnapshot(f"{len(data)} bytes are too few")
-    magic, file_version, body_version, body_bytes, body_crc = HEADER.unpack_from(data)
-    head_bytes = HEADER.size + IDENTITY.size
-    if CHECKSUM.unpack_from(data, head_bytes)[0] != crc32c(data[:head_bytes]) or magic != MAGIC:
+def _read(files: Files, path: Path, version: int) -> tuple[bytes, bytes] | None:
+    """Return the log's identity and the body that the file has; None without a file. Raises UnusableSnapshot.
+
+    Of a file that is not as long as its header says no more than the header is read, however large it is.
+    """
+    try:
+        file = files.open_to_read(path)
+    except StorageError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+    head, head_bytes = file.read_at(HEADER_BYTES, 0), HEADER.size + IDENTITY.size
+    if len(head) < HEADER_BYTES:
+        raise UnusableSnapshot(f"{len(head)} bytes are too few")
+    magic, file_version, body_version, body_bytes, body_crc = HEADER.unpack_from(head)
+    if CHECKSUM.unpack_from(head, head_bytes)[0] != crc32c(head[:head_bytes]) or magic != MAGIC:
         raise UnusableSnapshot("its header is not what was written")
     if (file_version, body_version) != (FILE_VERSION, version):
         raise UnusableSnapshot(f"it is of version {file_version}.{body_version}")
-    body = data[HEADER_BYTES:]
+    if file.size_bytes() != HEADER_BYTES + body_bytes:
+        raise UnusableSnapshot("its body is not as long as what was written")
+    body = file.read_at(body_bytes, HEADER_BYTES)
     if len(body) != body_bytes or crc32c(body) != body_crc:
         raise UnusableSnapshot("its body is not what was written")
-    return memoryview(body)
+    return head[HEADER.size : head_bytes], body
 
 
 def identity(log: LogReader, topic_id: bytes | None) -> bytes:

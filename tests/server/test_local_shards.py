@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.effects import MarkersWanted
+from coordinator.runtime.outages import TRY_AGAIN_MS
 from coordinator.runtime.shard_states import ACTIVE, CLOSED, ELSEWHERE, LOADING
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.placement import NO_LEADER, Node, Placement
@@ -22,7 +23,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.records.control import Marker
 from tests.simulation.call import Call
-from tests.simulation.disk import BROKEN, NO_ROOM
+from tests.simulation.disk import BROKEN, NO_ROOM, SimulatedLog
 from tests.simulation.stage import OTHER, G, Stage
 
 OWN, ELSE = 1, 2
@@ -162,6 +163,55 @@ def test_a_log_that_is_being_cut_back_is_let_go_when_that_has_ended(stage: Movin
     assert stage.closed == []
     stage.run(300)
     assert (stage.runner.state, stage.closed) == (ELSEWHERE, [GROUPS])
+
+
+class BehindLog(SimulatedLog):
+    """A log of which something is in the journal alone, until it is cut back and the disk takes it."""
+
+    is_written_behind = True
+    has_behind = True
+
+    def fail_back(self) -> None:
+        super().fail_back()
+        if self._disk.is_full:
+            self.failure = NO_ROOM
+            raise NO_ROOM
+        self.has_behind = False
+
+
+def failed_behind(stage: MovingStage) -> None:
+    """Let the shard's log fail with something behind it."""
+    log: Any = stage.runner.log
+    log.__class__ = BehindLog
+    stage.hold_disk()
+    stage.commit(5)
+    stage.release_disk(NO_ROOM if stage.disk.is_full else BROKEN)
+
+
+def test_a_log_that_is_written_behind_by_its_cutting_back_is_let_go(stage: MovingStage) -> None:
+    stage.disk.loading_ms = 500
+    failed_behind(stage)
+    assert stage.runner.state is LOADING
+    stage.move(ELSE)
+    stage.run(300)
+    assert stage.closed == []
+    stage.run(300)
+    assert (stage.runner.state, stage.closed) == (ELSEWHERE, [GROUPS])
+
+
+def test_a_log_that_cannot_be_written_behind_is_let_go_once_it_can(stage: MovingStage) -> None:
+    """Until then nobody else may use it, and nobody but its last leader can write it."""
+    stage.disk.is_full = True
+    failed_behind(stage)
+    stage.move(ELSE)
+    stage.run(30_000)
+    assert stage.closed == []
+    stage.disk.is_full = False
+    stage.run(10_000)
+    assert (stage.runner.state, stage.closed) == (ELSEWHERE, [GROUPS])
+    stage.move(OWN)
+    stage.run()
+    assert (stage.runner.state, stage.closed) == (ACTIVE, [GROUPS])
 
 
 def test_a_flush_of_a_former_epoch_is_waited_for_as_well(stage: MovingStage) -> None:
@@ -306,6 +356,26 @@ def test_a_node_loads_at_its_start_what_it_leads_alone() -> None:
     placement.place(*GROUPS, OWN)
     stage.run()
     assert [*states, groups[0].state] == [ELSEWHERE, ACTIVE]
+
+
+def test_what_a_former_life_left_behind_is_written_before_another_node_may_lead() -> None:
+    """A start that cannot write what its journal has of a shard must not say that the shard is free."""
+    stage = Stage()
+    runtime = stage.server.runtime
+    assert runtime is not None
+    placement = Placement(Node(OWN, lambda _: ("localhost", 9092)))
+    placement.place(*GROUPS, ELSE)
+    groups = [stage.server._new_runner(log) for log in stage.server.logs]
+    log: Any = groups[0].log
+    log.__class__, log.failure = BehindLog, BROKEN
+    closed: list[tuple[str, int]] = []
+    shards = LocalShards(runtime, placement)
+    shards.on_closed.append(lambda topic, partition: closed.append((topic, partition)))
+    shards.open(groups, [])
+    placement.place(*GROUPS, ELSE)
+    assert closed == []
+    stage.run(TRY_AGAIN_MS + 500)
+    assert closed == [GROUPS]
 
 
 # What is asked of all shards.

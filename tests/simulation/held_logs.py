@@ -1,7 +1,8 @@
 """Logs on one disk that several nodes reach: each of them belongs, at any time, to the one node that holds it.
 
 What a node does with a log that it does not hold is a violation, whatever comes of it: a flush that was begun
-before, a cut, a load.
+before, what it writes behind that, a cut, a load. What a node that dies had not written behind, whoever opens its
+logs finds all the same: how one node comes by another's journal is not played.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.workers import Workers
+from storage.files import StorageError
 from tests.simulation.disk import ModelStorage, SimulatedFlusher, SimulatedLog
 from tests.simulation.simulation import PARTITIONS
-from tests.simulation.timeline import ProcessLoop
+from tests.simulation.timeline import Origin, ProcessLoop
 from tests.simulation.transaction_side import TRANSACTION_PARTITIONS
 
 if TYPE_CHECKING:
@@ -31,10 +33,13 @@ SHARDS: Final[tuple[Shard, ...]] = tuple(
 class HeldLog:
     """A log as one node reaches it in one life: what it does there, it may do only while it holds the shard."""
 
-    is_written_behind = False
+    is_written_behind = True
 
-    def __init__(self, log: SimulatedLog, check: Callable[[str], None]) -> None:
+    def __init__(self, log: SimulatedLog, storage: NodeStorage, check: Callable[[str], None]) -> None:
+        self.has_behind = False
+        self.on_written: Callable[[StorageError | None], None] = lambda _: None
         self._log = log
+        self._storage = storage
         self._check = check
 
     partition = property(lambda self: self._log.partition)
@@ -69,10 +74,29 @@ class HeldLog:
     def flush(self, batches: list[bytearray]) -> None:
         self._check("flush")
         self._log.flush(batches)
+        if not self.has_behind:
+            self.has_behind = True
+            self._storage.soon(self._write_behind)
+
+    def _write_behind(self) -> None:
+        """As the journal does it, which passes over a log that has failed."""
+        if self.has_behind and self.failure is None:
+            self._check("write behind")
+            error = self._log.failure = self._storage.failure()
+            self.has_behind = error is not None
+            self.on_written(error)
+
+    def take_written_bytes(self) -> int:
+        return 0  # Nobody fetches from it.
 
     def fail_back(self) -> None:
         self._check("cut")
         self._log.fail_back()
+        if self.has_behind:
+            self._log.failure = self._storage.failure()
+            if self._log.failure is not None:
+                raise self._log.failure
+            self.has_behind = False
 
     def take_shard_snapshot(self, version: int) -> memoryview | None:
         self._check("load")
@@ -91,6 +115,7 @@ class NodeStorage:
         self._cluster = cluster
         self._shared = cluster.storage
         self._logs: dict[str, list[HeldLog]] = {}
+        self._loop: ProcessLoop | None = None  # Of the present life.
         self.max_batch_bytes = self._shared.max_batch_bytes
         self.open()
 
@@ -98,7 +123,18 @@ class NodeStorage:
         return self._logs[topic]
 
     def new_flusher(self, loop: ProcessLoop) -> SimulatedFlusher:
+        self._loop = loop
         return self._shared.new_flusher(loop)
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Call `action` a few milliseconds later, if the node is alive then."""
+        loop = self._loop
+        assert loop is not None, "nothing is flushed before there is a flusher"
+        loop.run_at(loop.timeline.now_ms + self._shared.behind_ms(), Origin.THREAD, action)
+
+    def failure(self) -> StorageError | None:
+        """What becomes of a write to a segment."""
+        return self._shared.failure()
 
     def producer_ids(self, workers: Workers) -> Any:
         return self._shared.producer_ids(workers)
@@ -106,7 +142,7 @@ class NodeStorage:
     def open(self) -> None:
         for topic in COUNTS:
             self._logs[topic] = [
-                HeldLog(log, partial(self._check, (topic, log.partition)))
+                HeldLog(log, self, partial(self._check, (topic, log.partition)))
                 for log in self._shared.logs_of(topic)
             ]
 
@@ -123,6 +159,13 @@ class NodeStorage:
 
 class SharedStorage(ModelStorage):
     """The logs that both nodes reach."""
+
+    def behind_ms(self) -> int:
+        """How long after a flush it is written behind."""
+        return self._random.randint(1, 20)
+
+    def failure(self) -> StorageError | None:
+        return self._disk.failure()
 
     def crash_one(self, topic: str, partition: int) -> None:
         log = self.logs_of(topic)[partition]

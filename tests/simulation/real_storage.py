@@ -287,7 +287,11 @@ class RealStorage:
             self.reach("checkpoint_cut_by_death")
 
     def stop(self, before_release: Callable[[], object]) -> None:
-        """The logs are closed, unless the process dies in it; the power may fail afterwards."""
+        """The logs are closed, unless the process dies in it; the power may fail afterwards.
+
+        Or the system writes all of it to the disk in its own time: what the next life removes and does not sync,
+        a loss of power may then bring back whole.
+        """
         directory = self._directory
         assert directory is not None, "a process that is there stops"
         self._cleaning.clear()
@@ -297,8 +301,11 @@ class RealStorage:
                 if log.is_open:
                     log.note_durable()
         self._let_go()
-        if self._random.random() < 0.3:
+        fate = self._random.random()
+        if fate < 0.3:
             self._files.crash(self._random)
+        elif fate < 0.8:
+            self._files.write_back()
 
     def _close(self, directory: LogDirectory, before_release: Callable[[], object]) -> None:
         """Close the directory; the process may die in it, or in what is done last."""

@@ -23,6 +23,7 @@ ENOUGH = {
     "closed": 500,
     "closed with requests parked": 10,
     "closed while flushed": 20,
+    "closed while written behind": 8,
     "closed while loaded": 20,
     "closed without room": 3,
     "orphaned": 100,

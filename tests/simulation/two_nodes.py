@@ -171,9 +171,11 @@ class Cluster:
                 self.witness.violated(f"{call.request} is parked at node {node.node_id}, without {shard}")
 
     def _note_closing(self, runner: ShardRunner[Any]) -> None:
+        held_log: Any = runner.log
         self.met["closed"] += 1
         self.met["closed with requests parked"] += bool(runner._parked)
         self.met["closed while flushed"] += runner.durable_log._flushes > 0
+        self.met["closed while written behind"] += held_log.has_behind
         self.met["closed while loaded"] += runner.state is LOADING
         self.met["closed without room"] += runner.durable_log.state in (PAUSED, RECOVERING_FULL)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -94,6 +95,36 @@ def test_a_file_that_is_torn_or_goes_on_is_noticed(tmp_path: Path) -> None:
             assert refused(log)
     path.write_bytes(sound + b"\0")
     assert "body" in refused(log)
+
+
+def test_a_file_that_cannot_be_read_does_not_keep_its_log_from_being_loaded(tmp_path: Path) -> None:
+    """It may lie on a bad sector of its own."""
+    files = FaultyFiles(tmp_path)
+    path = written(tmp_path / "c-0")
+    log = PartitionLog.open(path.parent, SEGMENTS, files, topic_id=TOPIC_ID)
+    files.read_fault = lambda operation: (
+        OSError(errno.EIO, "Input/output error") if operation.path == path else None
+    )
+    assert "Input/output error" in refused(log)
+
+
+def test_a_file_that_cannot_be_opened_does_neither(tmp_path: Path) -> None:
+    """As of another user, or without a descriptor left."""
+    path = written(tmp_path / "c-0")
+    log = opened(path.parent)
+    path.unlink()
+    path.symlink_to(path)
+    assert "symbolic links" in refused(log)
+
+
+@pytest.mark.parametrize("head_bytes", [0, HEADER_BYTES])
+def test_a_file_of_any_size_is_refused_unread(tmp_path: Path, head_bytes: int) -> None:
+    """A terabyte of nothing, by itself and behind a header that counts."""
+    path = written(tmp_path / "c-0")
+    log = opened(path.parent)
+    os.truncate(path, head_bytes)
+    os.truncate(path, 1 << 40)
+    assert "what was written" in refused(log)
 
 
 def test_any_byte_of_the_log_that_is_another_is_noticed(tmp_path: Path) -> None:
