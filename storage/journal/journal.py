@@ -185,11 +185,18 @@ class Journal:
             self.files.append(parts)
         return set(failed)
 
-    def close(self, *, is_needed: bool) -> None:
-        """Write nothing more; unless the next start needs it, remove the journal."""
+    @property
+    def is_needed(self) -> bool:
+        """Whether the next start needs it: some log has not got all of it in its segments, synced."""
+        return bool(self._found) or any(
+            log.failure is not None or log.has_behind or not log.is_synced for log in self._unsynced
+        )
+
+    def close(self) -> None:
+        """Write nothing more; unless the next start needs it, remove the journal. The logs were closed before."""
         with self._lock:
             self.is_closed = True
-            if not is_needed:
+            if not self.is_needed:
                 self.files.remove()
 
 

@@ -483,6 +483,20 @@ def test_the_journal_stays_at_a_clean_stop_while_a_log_needs_it(disk: FaultyFile
     assert [shard_of(again).durable_offset, shard_of(again, 1).durable_offset] == [1, 1]
 
 
+def test_the_journal_stays_at_a_clean_stop_while_a_log_could_not_be_opened(disk: FaultyFiles) -> None:
+    """As where `muster log import` opens a log and fails: the directory is closed without it."""
+    directory = take(disk.root, disk)
+    commit(directory, shard_of(directory))
+    let_go(directory)
+    second = take(disk.root, disk)
+    disk.fault = failing("write", "t-0/")
+    with pytest.raises(StorageError):
+        shard_of(second)
+    disk.fault = None
+    assert second.close() == []
+    assert shard_of(take(disk.root, disk)).durable_offset == 1
+
+
 def test_the_journal_stays_at_a_clean_stop_while_nobody_took_what_it_has(tmp_path: Path) -> None:
     directory = take(tmp_path)
     commit(directory, shard_of(directory))
