@@ -44,6 +44,7 @@ class JournalFiles:
         self._file: File | None = None  # The one that is written; None before the first frame.
         self._good_bytes = 0  # Its size up to the last good frame.
         self._has_failed = False  # The file may differ from `_good_bytes`.
+        self._is_half_made = False  # There may be a file of the next number, which could not be made.
         self._is_name_synced = (
             False  # The journal's own; an earlier attempt may have made the directory alone.
         )
@@ -123,6 +124,11 @@ class JournalFiles:
     def append(self, parts: Sequence[Part]) -> None:
         """Write a frame; it is as durable as the policy says when this returns."""
         self.cut_back()
+        if (
+            self._is_half_made and self._file is not None
+        ):  # Behind it a torn frame would not be the journal's end.
+            self._drop(self._path_of(self._next_number))
+            self._is_half_made = False
         file = self._file or self.begin()
         buffers = encode_frame(self._next_sequence, parts)
         try:
@@ -149,11 +155,13 @@ class JournalFiles:
         path = self._path_of(number)
         header = FileHeader(number, self._next_sequence, self.is_synced, self._directory_id)
         data = encode_file_header(header)
+        self._is_half_made = True
         file = self._files.open(path, create=True)
         file.truncate(0)  # An attempt that failed may have left one.
         file.write_at([data], 0)
         file.sync()
         self._files.sync_directory(self.path)
+        self._is_half_made = False
         if self._file is not None:
             self._file.close()
         self._file, self._good_bytes, self._next_number = file, len(data), number + 1

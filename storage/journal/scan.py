@@ -94,9 +94,6 @@ def scan_file(place: Place, data: memoryview) -> FileScan:
     if place.directory_id not in (None, header.directory_id):
         foreign = ForeignJournal(path, header.directory_id, place.directory_id or "")
         return FileScan(header, [], position, place.expected, None, foreign)
-    if is_last and position == len(data) and header.first_sequence < (place.expected or 0):
-        why = "it could not be made, and frames went on in the file before"
-        return FileScan(None, [], 0, place.expected, why)
     if header.number != place.number or place.expected not in (None, header.first_sequence):
         first, expected = header.first_sequence, place.expected
         detail = f"file {header.number} with frames from {first} on, {expected} was to come"

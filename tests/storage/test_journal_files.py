@@ -199,7 +199,7 @@ def test_a_header_that_was_torn_while_its_file_was_made_costs_nothing(tmp_path: 
 
 
 def test_a_file_that_failed_while_it_was_made_does_not_come_between(disk: FaultyFiles) -> None:
-    """Its header may be whole: frames went on in the file before, and the next start finds both."""
+    """Its header may be whole: before frames go on in the file before, it is removed."""
     files = journal_files(disk.root, disk)
     write(files, 1, 2)
     # Behind the sync of the file before: create, and at the next attempts truncate, write, sync, the name.
@@ -214,6 +214,29 @@ def test_a_file_that_failed_while_it_was_made_does_not_come_between(disk: Faulty
     files.begin()
     write(files, 8, 8)
     assert found(journal_files(disk.root)) == expected(1, 8)
+
+
+def test_a_frame_torn_behind_a_file_that_could_not_be_made_is_cut(disk: FaultyFiles) -> None:
+    """On a full disk a file can be created and not written, and a frame may fit in part."""
+    files = journal_files(disk.root, disk)
+    write(files, 1, 2)
+    for attempt in (files.begin, lambda: files.append(part(3))):
+        disk.fault = room_for(10)
+        with pytest.raises(StorageError):
+            attempt()
+    assert found(journal_files(disk.root)) == expected(1, 2)
+
+
+def room_for(left_bytes: int) -> Callable[[Operation], OSError | int | None]:
+    """Lets writes take so many bytes, and files be created."""
+    left = [left_bytes]
+
+    def fault(operation: Operation) -> OSError | int | None:
+        if operation.name != "write":
+            return None
+        return left.pop() if left else OSError(errno.ENOSPC, "fault")
+
+    return fault
 
 
 # Failures.
