@@ -105,7 +105,7 @@ def scan_file(place: Place, data: memoryview) -> FileScan:
             frames.append(frame)
             position, sequence = frame.end, frame.sequence + 1
     except (BadFrame, UnicodeDecodeError) as error:
-        is_damaged = header.is_synced and (not is_last or has_frame_behind(data, position, sequence))
+        is_damaged = not is_last or (header.is_synced and has_frame_behind(data, position, sequence))
         fault = CorruptSegment(path, position, str(error)) if is_damaged else None
         return FileScan(header, frames, position, sequence, str(error), fault)
     return FileScan(header, frames, position, sequence)

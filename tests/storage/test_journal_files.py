@@ -121,8 +121,8 @@ def test_a_flip_anywhere_but_in_the_last_frame_is_reported_and_changes_nothing(t
     damaged_at_each_byte(tmp_path, check)
 
 
-def test_without_syncs_all_from_a_flip_on_is_cut_and_nothing_before(tmp_path: Path) -> None:
-    """But for the files' headers, which were synced: those are reported."""
+def test_without_syncs_all_from_a_flip_in_the_last_file_on_is_cut_and_nothing_before(tmp_path: Path) -> None:
+    """Older files and all headers were synced: damage there is reported, and changes nothing."""
     three_files(tmp_path, is_synced=False)
     header_bytes = len(encode_file_header(FileHeader(1, 1, False, DIRECTORY_ID)))
     frame_bytes = (paths(tmp_path)[0].stat().st_size - header_bytes) // 2
@@ -130,15 +130,16 @@ def test_without_syncs_all_from_a_flip_on_is_cut_and_nothing_before(tmp_path: Pa
     def check(file: Path, byte: int) -> None:
         copy = tmp_path / "copy"
         shutil.copytree(tmp_path / DIRECTORY, copy / DIRECTORY)
-        if byte < header_bytes:
+        files = journal_files(copy, is_synced=False)
+        if byte < header_bytes or file != paths(tmp_path)[-1]:
             with pytest.raises(CorruptSegment):
-                journal_files(copy, is_synced=False).read()
+                files.read()
+            assert [path.read_bytes() for path in paths(copy)] == [
+                path.read_bytes() for path in paths(tmp_path)
+            ]
         else:
-            number = number_of(file.name) or 0
-            whole = 2 * (number - 1) + (byte - header_bytes) // frame_bytes
-            files = journal_files(copy, is_synced=False)
+            whole = 4 + (byte - header_bytes) // frame_bytes
             assert found(files) == expected(1, whole)
-            assert len(paths(copy)) == number, "what is behind a hole is gone"
             write(files, whole + 1, whole + 1)
             assert found(journal_files(copy)) == expected(1, whole + 1)
         shutil.rmtree(copy)
@@ -397,6 +398,26 @@ def test_under_os_a_frame_is_not_synced_but_a_change_of_files_is(disk: FaultyFil
     write(files, 4, 4)
     disk.crash()
     assert found(journal_files(disk.root, disk)) == expected(1, 3)
+
+
+@pytest.mark.parametrize("is_cut_back", [False, True])
+def test_under_os_what_a_failed_sync_dropped_is_on_the_disk_once_another_file_is_begun(
+    disk: FaultyFiles, is_cut_back: bool
+) -> None:
+    """The sync of a file that is to be left, or that was cut back after a frame that could not be written."""
+    files = journal_files(disk.root, disk, is_synced=False)
+    write(files, 1, 300)  # Several pages.
+    if is_cut_back:
+        disk.fault = failing_once("write", errno.EIO)
+        with pytest.raises(StorageError):
+            files.append(part(301))
+    disk.fault = failing_once("sync", errno.EIO)
+    with pytest.raises(StorageError):
+        files.begin()
+    disk.fault = None
+    files.begin()
+    disk.crash()
+    assert found(journal_files(disk.root, disk)) == expected(1, 300)
 
 
 def test_a_frame_is_synced_before_it_counts_and_so_is_the_name_of_its_file(disk: FaultyFiles) -> None:
