@@ -37,6 +37,7 @@ class Journal:
         self._found: dict[str, list[memoryview]] = {}  # What the start found of logs that were not added yet.
         self._behind: dict[StagedLog, None] = {}  # Logs that a frame was written of, since their last round.
         self._unsynced: dict[StagedLog, None] = {}  # Those since the last checkpoint.
+        self._outcomes: Outcomes = []  # Returned by no call yet: one may have ended with an error.
         self.is_closed = False
         self.bytes_behind = 0  # About how much is in the journal and in no segment.
 
@@ -112,18 +113,30 @@ class Journal:
     # Behind.
 
     def write_behind(self) -> Outcomes:
-        """Write to the segments what is behind them; return the logs that were written, and errors of others."""
+        """Write to the segments what is behind them; return the logs that were written, and errors of others.
+
+        A bug in one log is raised when the others have been written.
+        """
         with self._guard:
             behind, self._behind = self._behind, {}
             self.bytes_behind = 0
-        outcomes: Outcomes = []
+        bug: BaseException | None = None
         for log in behind:
-            if log.failure is None:
-                try:
-                    if log.write_behind():
-                        outcomes.append((log, None))
-                except StorageError as error:
-                    outcomes.append((log, error))
+            try:
+                if log.failure is None and log.write_behind():
+                    self._outcomes.append((log, None))
+            except StorageError as error:
+                self._outcomes.append((log, error))
+            except BaseException as error:  # Raised below: first the other logs are written.
+                bug = bug or error
+                with self._guard:
+                    self._behind[log] = None
+        if bug is not None:
+            raise bug
+        return self._take_outcomes()
+
+    def _take_outcomes(self) -> Outcomes:
+        outcomes, self._outcomes = self._outcomes, []
         return outcomes
 
     @property
@@ -147,11 +160,10 @@ class Journal:
             first_needed = self.files.numbers[-1]
             with self._guard:
                 unsynced, self._unsynced = self._unsynced, {}
-        outcomes: Outcomes = []
         stuck = dict(unsynced)
         try:
             for log in unsynced:
-                if log not in carried and self._sync(log, wall_ms, outcomes):
+                if log not in carried and self._sync(log, wall_ms):
                     del stuck[log]
                 meanwhile()
         finally:  # Also after a bug: what was not synced still needs its files.
@@ -159,9 +171,9 @@ class Journal:
                 self._unsynced.update(stuck)
         if len(stuck) == len(carried):
             self.files.delete_before(first_needed)
-        return outcomes
+        return self._take_outcomes()
 
-    def _sync(self, log: StagedLog, wall_ms: int, outcomes: Outcomes) -> bool:
+    def _sync(self, log: StagedLog, wall_ms: int) -> bool:
         """Bring all that a log has in the journal to the disk; return whether that went well."""
         if log.failure is not None:
             return False
@@ -169,7 +181,7 @@ class Journal:
             log.write_behind()
             log.sync_written(wall_ms)
         except StorageError as error:
-            outcomes.append((log, error))
+            self._outcomes.append((log, error))
             return False
         return True
 

@@ -143,6 +143,39 @@ def test_readers_are_told_of_what_was_written_behind_and_owners_of_what_could_no
     assert shards.journal.write_behind() == []
 
 
+def test_a_bug_in_one_log_keeps_no_other_from_being_written_and_is_raised(
+    shards: Shards, disk: FaultyFiles
+) -> None:
+    def bug(operation: Operation) -> None:
+        if operation.name == "write" and "t-0/" in str(operation.path):
+            raise ZeroDivisionError
+
+    for index in range(2):
+        shards.commit(index)
+    disk.fault = bug
+    with pytest.raises(ZeroDivisionError):
+        shards.journal.write_behind()
+    assert [log.written_offset for log in shards.logs] == [0, 1]
+    disk.fault = None
+    assert sorted(shards.logs.index(log) for log, _ in shards.journal.write_behind()) == [0, 1]
+    assert [log.written_offset for log in shards.logs] == [1, 1]
+
+
+def test_a_checkpoint_that_ends_with_an_error_keeps_that_of_a_log_for_the_next_call(
+    shards: Shards, disk: FaultyFiles
+) -> None:
+    shards.commit(0)
+    disk.fault = failing("write", "t-0/")
+
+    def bug() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        shards.journal.checkpoint(NOW_MS, bug)
+    assert shards.journal.write_behind() == [(shards.logs[0], shards.logs[0].failure)]
+    assert shards.journal.write_behind() == []
+
+
 def test_readers_are_told_of_what_a_checkpoint_wrote(shards: Shards) -> None:
     shards.commit(0)
     shards.journal.checkpoint(NOW_MS)
