@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from secrets import token_bytes
 from typing import Final
 
 from storage.files import File, Files, StorageError
-from storage.journal.frames import FileHeader, Frame, Part, encode_file_header, encode_frame
+from storage.journal.frames import MARK_BYTES, FileHeader, Frame, Part, encode_file_header, encode_frame
 from storage.journal.scan import Place, read_whole, scan_file
 from storage.log.batch_walk import WINDOW_BYTES
 from storage.log.segment import BLOCK_BYTES
@@ -43,6 +44,7 @@ class JournalFiles:
         self._files = files
         self._directory_id = directory_id
         self._file: File | None = None  # The one that is written; None before the first frame.
+        self._mark = b""  # Its frames begin with it.
         self._good_bytes = 0  # Its size up to the last good frame,
         self._synced_bytes = 0  # and how much of that a sync has covered.
         self._has_failed = False  # The file may differ from `_good_bytes`.
@@ -128,7 +130,7 @@ class JournalFiles:
             self._drop(self._path_of(self._next_number))
             self._is_half_made = False
         file = self._file or self.begin()
-        buffers = encode_frame(self._next_sequence, parts)
+        buffers = encode_frame(self._mark, self._next_sequence, parts)
         try:
             file.write_at(buffers, self._good_bytes)
             if self.is_synced:
@@ -152,7 +154,8 @@ class JournalFiles:
             self._is_name_synced = True
         number = self._next_number
         path = self._path_of(number)
-        header = FileHeader(number, self._next_sequence, self.is_synced, self._directory_id)
+        mark = token_bytes(MARK_BYTES)
+        header = FileHeader(number, self._next_sequence, self.is_synced, mark, self._directory_id)
         data = encode_file_header(header)
         self._is_half_made = True
         file = self._files.open(path, create=True)
@@ -163,7 +166,7 @@ class JournalFiles:
         self._is_half_made = False
         if self._file is not None:
             self._file.close()
-        self._file, self._next_number = file, number + 1
+        self._file, self._mark, self._next_number = file, mark, number + 1
         self._good_bytes = self._synced_bytes = len(data)
         self._sizes[number] = self._good_bytes
         return file

@@ -6,10 +6,11 @@ A start and the tools that only read share this: the first refuses or cuts what 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage.files import CorruptSegment, File, StorageError
 from storage.journal.frames import (
+    FILE_HEADER,
     BadFrame,
     FileHeader,
     Frame,
@@ -19,6 +20,8 @@ from storage.journal.frames import (
 )
 from storage.log.batch_walk import WINDOW_BYTES
 from storage.log.segment import BLOCK_BYTES
+
+UUID_BYTES: Final = 22
 
 
 class ForeignJournal(StorageError):
@@ -88,7 +91,7 @@ def scan_file(place: Place, data: memoryview) -> FileScan:
         header, position = decode_file_header(data)
     except BadFrame as error:
         # The file was being made: nothing can have been written to it that counts.
-        is_damaged = not is_last or has_frame_behind(data, 0, 0)
+        is_damaged = not is_last or len(data) > FILE_HEADER.size + _id_bytes(place.directory_id)
         fault = CorruptSegment(path, 0, str(error)) if is_damaged else None
         return FileScan(None, [], 0, place.expected, str(error), fault)
     if place.directory_id not in (None, header.directory_id):
@@ -101,11 +104,18 @@ def scan_file(place: Place, data: memoryview) -> FileScan:
     frames: list[Frame] = []
     sequence = header.first_sequence
     try:
-        for frame in walk_frames(data, position, sequence):
+        for frame in walk_frames(data, position, sequence, header.mark):
             frames.append(frame)
             position, sequence = frame.end, frame.sequence + 1
     except (BadFrame, UnicodeDecodeError) as error:
-        is_damaged = not is_last or (header.is_synced and has_frame_behind(data, position, sequence))
+        is_damaged = not is_last or (
+            header.is_synced and has_frame_behind(data, position, sequence, header.mark)
+        )
         fault = CorruptSegment(path, position, str(error)) if is_damaged else None
         return FileScan(header, frames, position, sequence, str(error), fault)
     return FileScan(header, frames, position, sequence)
+
+
+def _id_bytes(directory_id: str | None) -> int:
+    """Return the length of a directory's id as a header has it: Kafka writes 16 bytes in base 64."""
+    return UUID_BYTES if directory_id is None else len(directory_id.encode())
