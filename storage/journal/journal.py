@@ -191,11 +191,12 @@ class Journal:
         Returns these logs. One whose segments are not synced as far as they go needs more than it has in memory.
         """
         with self._guard:
-            failed = [log for log in self._unsynced if log.failure is not None and log.is_synced]
-        parts = [_part(log, batches) for log in failed if (batches := log.behind())]
+            failed = [log for log in self._unsynced if log.failure is not None]
+        stuck = {log: batches for log in failed if (batches := log.stuck()) is not None}
+        parts = [_part(log, batches) for log, batches in stuck.items() if batches]
         if parts:
             self.files.append(parts)
-        return set(failed)
+        return set(stuck)
 
     @property
     def is_needed(self) -> bool:

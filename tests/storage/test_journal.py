@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -344,6 +346,33 @@ def test_a_log_that_was_never_opened_has_all_it_inherited_copied(shards: Shards,
     assert len(after.journal.files.numbers) == 1
     disk.read_fault = None
     disk.crash()
+    assert shards.again().opened().offsets(0) == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("small_carry_over")
+def test_a_log_that_is_opened_while_others_are_copied_keeps_the_files_it_was_written_from(
+    shards: Shards, disk: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another thread: it has no longer failed, and its segments are not synced."""
+    shards.commit(0, 3)
+    after = shards.again()
+    after.logs[1].recover()
+    after.commit(1, 4)
+    is_synced, opener = StagedLog.is_synced.fget, Thread(target=after.logs[0].recover)
+    assert is_synced is not None
+
+    def overtaken(log: StagedLog) -> Any:
+        found = is_synced(log)
+        if not log.is_open:
+            opener.start()
+            opener.join(0.2)  # It has to wait until the look at the log has ended.
+        return found
+
+    monkeypatch.setattr(StagedLog, "is_synced", property(overtaken))
+    after.journal.checkpoint(NOW_MS)
+    opener.join()
+    disk.crash()
+    monkeypatch.undo()
     assert shards.again().opened().offsets(0) == [0, 1, 2]
 
 
