@@ -45,6 +45,7 @@ class JournalFiles:
         self._directory_id = directory_id
         self._file: File | None = None  # The one that is written; None before the first frame.
         self._mark = b""  # Its frames begin with it.
+        self._header_bytes = 0
         self._good_bytes = 0  # Its size up to the last good frame,
         self._synced_bytes = 0  # and how much of that a sync has covered.
         self._has_failed = False  # The file may differ from `_good_bytes`.
@@ -145,8 +146,13 @@ class JournalFiles:
         self._sizes[self._next_number - 1] = self._good_bytes
 
     def begin(self) -> File:
-        """Make the next file, to which frames go from now on; the one before is synced first."""
+        """Make the next file, to which frames go from now on; the one before is synced first.
+
+        One that has no frame yet is as good as the next.
+        """
         self.cut_back()
+        if self._file is not None and self._good_bytes == self._header_bytes:
+            return self._file
         self._sync_last()
         self._files.make_directory(self.path)
         if not self._is_name_synced:
@@ -167,7 +173,7 @@ class JournalFiles:
         if self._file is not None:
             self._file.close()
         self._file, self._mark, self._next_number = file, mark, number + 1
-        self._good_bytes = self._synced_bytes = len(data)
+        self._header_bytes = self._good_bytes = self._synced_bytes = len(data)
         self._sizes[number] = self._good_bytes
         return file
 

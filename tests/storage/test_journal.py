@@ -242,17 +242,19 @@ def test_a_log_that_cannot_be_written_holds_back_the_files_it_needs(
     shards: Shards, disk: FaultyFiles
 ) -> None:
     stick(shards, disk)
-    shards.commit(1)
-    assert shards.journal.checkpoint(NOW_MS) == []
-    assert shards.journal.checkpoint(NOW_MS) == []
-    assert shards.journal.files.numbers == [1, 2, 3]
+    for _ in range(2):
+        shards.commit(1)
+        assert shards.journal.checkpoint(NOW_MS) == []
+    for _ in range(3):
+        assert shards.journal.checkpoint(NOW_MS) == []
+    assert shards.journal.files.numbers == [1, 2, 3], "one more where there are frames, not each time"
     assert shards.journal.needs_checkpoint
     shutil.copytree(disk.root, disk.root.parent / "crashed")
     after = Shards(disk.root.parent / "crashed", Files()).opened()
-    assert [after.offsets(0), after.offsets(1)] == [[0, 1], [0]]
+    assert [after.offsets(0), after.offsets(1)] == [[0, 1], [0, 1]]
     shards.logs[0].fail_back()
     shards.journal.checkpoint(NOW_MS)
-    assert shards.journal.files.numbers == [4]
+    assert shards.journal.files.numbers == [3]
     disk.crash()
     assert shards.again().opened().offsets(0) == [0, 1]
 
