@@ -33,7 +33,7 @@ class Journal:
     def __init__(self, files: JournalFiles) -> None:
         self.files = files
         self._lock = Lock()  # Held while a frame is written.
-        self._guard = Lock()  # Guards the two sets below.
+        self._guard = Lock()  # Guards the three below.
         self._found: dict[str, list[memoryview]] = {}  # What the start found of logs that were not added yet.
         self._behind: dict[StagedLog, None] = {}  # Logs that a frame was written of, since their last round.
         self._unsynced: dict[StagedLog, None] = {}  # Those since the last checkpoint.
@@ -62,9 +62,10 @@ class Journal:
     def add(self, log: StagedLog) -> None:
         """Take a log that is not opened yet; it inherits what an earlier process left of it."""
         log.journal_lock, log.cut_back_journal = self._lock, self.files.cut_back
-        if found := self._found.pop(log.directory.name, None):
-            log.inherit(found)
-            self._behind[log] = self._unsynced[log] = None
+        with self._guard:
+            if found := self._found.pop(log.directory.name, None):
+                log.inherit(found)
+                self._behind[log] = self._unsynced[log] = None
 
     def forget(self, log: StagedLog) -> None:
         """Drop a log whose directory is deleted."""
@@ -148,8 +149,8 @@ class Journal:
         """Sync the segments and remove the files that are no longer needed; return the errors of logs.
 
         `meanwhile` is called between the syncs of two logs. A log that cannot be written holds back the files
-        that it needs, up to CARRY_OVER_BYTES. Raises StorageError if the journal itself cannot be changed; it
-        goes on as it was.
+        that it needs, up to CARRY_OVER_BYTES; one that was not added yet, all of them. Raises StorageError if the
+        journal itself cannot be changed; it goes on as it was.
         """
         carried: set[StagedLog] = set()
         with self._lock:
@@ -160,6 +161,7 @@ class Journal:
             first_needed = self.files.numbers[-1]
             with self._guard:
                 unsynced, self._unsynced = self._unsynced, {}
+                is_claimed = not self._found
         stuck = dict(unsynced)
         try:
             for log in unsynced:
@@ -169,7 +171,7 @@ class Journal:
         finally:  # Also after a bug: what was not synced still needs its files.
             with self._guard:
                 self._unsynced.update(stuck)
-        if len(stuck) == len(carried):
+        if is_claimed and len(stuck) == len(carried):
             self.files.delete_before(first_needed)
         return self._take_outcomes()
 

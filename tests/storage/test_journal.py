@@ -419,6 +419,17 @@ def test_what_a_start_inherited_is_synced_by_a_checkpoint(shards: Shards, disk: 
     assert shards.again().opened().offsets(0) == [0, 1]
 
 
+def test_a_checkpoint_removes_nothing_before_all_logs_were_added(shards: Shards, disk: FaultyFiles) -> None:
+    """A start that opens many logs may take longer than the time between two checkpoints."""
+    shards.commit(0)
+    shards.commit(1)
+    disk.crash()
+    start = Shards(disk.root, disk, 1).opened()
+    start.journal.checkpoint(NOW_MS)
+    disk.crash()
+    assert shards.again().opened().offsets(1) == [0]
+
+
 def test_a_gap_fails_its_log_alone(shards: Shards, disk: FaultyFiles) -> None:
     shards.commit(0)
     shards.commit(1)
