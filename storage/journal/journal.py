@@ -93,8 +93,11 @@ class Journal:
                     failed[log] = error
             if taken:
                 self._write_frame(taken, failed)
-        for log, failure in failed.items():
-            log.frame_failed(failure)
+            for (
+                log,
+                failure,
+            ) in failed.items():  # Under the lock: a log that is cut back then is not failed anew.
+                log.frame_failed(failure)
         return failed
 
     def _write_frame(

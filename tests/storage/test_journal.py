@@ -130,6 +130,25 @@ def test_a_log_that_has_failed_takes_no_part_in_a_frame_and_the_others_do(shards
     assert shards.logs[1].durable_offset == 1
 
 
+def test_a_log_that_is_cut_back_while_a_frame_passes_it_over_serves(
+    shards: Shards, disk: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread wrote behind it, failed, and was told first."""
+    stick(shards, disk)
+    log = shards.logs[0]
+    mender, frame_failed = Thread(target=log.fail_back), log.frame_failed
+
+    def overtaken(error: StorageError) -> None:
+        mender.start()
+        mender.join(0.2)
+        frame_failed(error)
+
+    monkeypatch.setattr(log, "frame_failed", overtaken)
+    assert shards.journal.write([log]).keys() == {log}
+    mender.join()
+    assert log.failure is None
+
+
 def test_readers_are_told_of_what_was_written_behind_and_owners_of_what_could_not_be(
     shards: Shards, disk: FaultyFiles
 ) -> None:
@@ -360,8 +379,7 @@ def test_a_log_that_is_opened_while_others_are_copied_keeps_the_files_it_was_wri
     after = shards.again()
     after.logs[1].recover()
     after.commit(1, 4)
-    is_synced, opener = StagedLog.is_synced.fget, Thread(target=after.logs[0].recover)
-    assert is_synced is not None
+    is_synced, opener = vars(StagedLog)["is_synced"].fget, Thread(target=after.logs[0].recover)
 
     def overtaken(log: StagedLog) -> Any:
         found = is_synced(log)
