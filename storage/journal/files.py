@@ -125,9 +125,8 @@ class JournalFiles:
     def append(self, parts: Sequence[Part]) -> None:
         """Write a frame; it is as durable as the policy says when this returns."""
         self.cut_back()
-        if (
-            self._is_half_made and self._file is not None
-        ):  # Behind it a torn frame would not be the journal's end.
+        if self._is_half_made and self._file is not None:
+            # Otherwise this file were not the last, and a torn frame in it no torn end.
             self._drop(self._path_of(self._next_number))
             self._is_half_made = False
         file = self._file or self.begin()
