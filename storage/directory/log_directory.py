@@ -367,7 +367,7 @@ class LogDirectory:
             failures = [failure for failure in outcomes if failure is not None]
             try:
                 self.checkpoint()
-                self._close_journal()
+                self.journal.close()  # It stays if something in it is in no segment.
                 if not failures and self._all_clean():
                     write_clean_shutdown(self._files, self.path)
             except StorageError as error:
@@ -377,12 +377,6 @@ class LogDirectory:
             finally:
                 self._lock_file.close()
             return failures
-
-    def _close_journal(self) -> None:
-        """Close the journal; it is removed, unless something in it is in no segment."""
-        shards = [log for log in self._logs.values() if isinstance(log, StagedLog)]
-        is_needed = bool(self.journal.unclaimed) or any(log.failure is not None for log in shards)
-        self.journal.close(is_needed=is_needed)
 
     def _all_clean(self) -> bool:
         """Whether every partition was closed whole, or not touched since the last clean shutdown."""

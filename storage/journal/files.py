@@ -3,22 +3,24 @@
 What is on the disk when: under the policy `fsync` a frame is synced before `append` returns, and so are the
 name and the header of its file. So after a crash at most the last frame of the last file is torn, and that one
 nobody has heard of: it is cut. A frame that is no good with another behind it, or in an older file, is
-corruption. Under `os` nothing but the change to another file syncs, and a loss of power may leave any hole: all
-behind the first one is cut.
+corruption. Under `os` nothing but the change to another file syncs, and a loss of power may leave any hole in the
+last file: all behind the first one is cut.
 
-After a failed write or sync the file is cut back to the last good frame before it takes another; a failed sync
-may leave pages that count as clean and are not on the disk, so frames go on in a new file.
+After a failed write or sync the file is cut back to the last good frame; a failed sync may leave pages that count
+as clean and are not on the disk, so what no sync has covered is written again, and frames go on in a new file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from secrets import token_bytes
 from typing import Final
 
 from storage.files import File, Files, StorageError
-from storage.journal.frames import FileHeader, Frame, Part, encode_file_header, encode_frame
+from storage.journal.frames import MARK_BYTES, FileHeader, Frame, Part, encode_file_header, encode_frame
 from storage.journal.scan import Place, read_whole, scan_file
+from storage.log.batch_walk import WINDOW_BYTES
 from storage.log.segment import BLOCK_BYTES
 
 DIRECTORY: Final = "muster-journal"
@@ -42,8 +44,12 @@ class JournalFiles:
         self._files = files
         self._directory_id = directory_id
         self._file: File | None = None  # The one that is written; None before the first frame.
-        self._good_bytes = 0  # Its size up to the last good frame.
+        self._mark = b""  # Its frames begin with it.
+        self._header_bytes = 0
+        self._good_bytes = 0  # Its size up to the last good frame,
+        self._synced_bytes = 0  # and how much of that a sync has covered.
         self._has_failed = False  # The file may differ from `_good_bytes`.
+        self._is_half_made = False  # There may be a file of the next number, which could not be made.
         self._is_name_synced = (
             False  # The journal's own; an earlier attempt may have made the directory alone.
         )
@@ -81,20 +87,16 @@ class JournalFiles:
         frames: list[Frame] = []
         expected: int | None = None
         for number in numbers:
-            found, expected, is_whole = self._read_file(number, expected, is_last=number == numbers[-1])
+            found, expected = self._read_file(number, expected, is_last=number == numbers[-1])
             frames += found
-            if not is_whole:
-                for later in reversed([each for each in numbers if each > number]):
-                    self._drop(self._path_of(later))
-                break
         self._next_sequence = expected or 1
         self._next_number = numbers[-1] + 1 if numbers else 1
         return frames
 
     def _read_file(
         self, number: int, expected: int | None, *, is_last: bool
-    ) -> tuple[list[Frame], int | None, bool]:
-        """Return the file's frames, the sequence that comes next, and whether the file is whole."""
+    ) -> tuple[list[Frame], int | None]:
+        """Return the file's frames and the sequence that comes next."""
         path = self._path_of(number)
         file = self._files.open(path)
         data, unreadable = read_whole(file)
@@ -105,14 +107,14 @@ class JournalFiles:
             raise scan.fault
         if scan.header is None:
             self._drop(path)
-            return [], expected, False
+            return [], expected
         if scan.torn is not None:
             self.cut_bytes += len(data) - scan.end
             file.truncate(scan.end)
         file.sync()  # What a killed process had only written counts from now on.
         file.close()
         self._sizes[number] = scan.end
-        return scan.frames, scan.next_sequence, scan.torn is None
+        return scan.frames, scan.next_sequence
 
     def _drop(self, path: Path) -> None:
         self._files.unlink(path)
@@ -123,8 +125,12 @@ class JournalFiles:
     def append(self, parts: Sequence[Part]) -> None:
         """Write a frame; it is as durable as the policy says when this returns."""
         self.cut_back()
+        if self._is_half_made and self._file is not None:
+            # Otherwise this file were not the last, and a torn frame in it no torn end.
+            self._drop(self._path_of(self._next_number))
+            self._is_half_made = False
         file = self._file or self.begin()
-        buffers = encode_frame(self._next_sequence, parts)
+        buffers = encode_frame(self._mark, self._next_sequence, parts)
         try:
             file.write_at(buffers, self._good_bytes)
             if self.is_synced:
@@ -134,31 +140,51 @@ class JournalFiles:
             raise
         self._next_sequence += 1
         self._good_bytes += sum(map(len, buffers))
+        if self.is_synced:
+            self._synced_bytes = self._good_bytes
         self._sizes[self._next_number - 1] = self._good_bytes
 
     def begin(self) -> File:
-        """Make the next file, to which frames go from now on; the one before is synced first."""
+        """Make the next file, to which frames go from now on; the one before is synced first.
+
+        One that has no frame yet is as good as the next.
+        """
         self.cut_back()
-        if self._file is not None:
-            self._file.sync()
+        if self._file is not None and self._good_bytes == self._header_bytes:
+            return self._file
+        self._sync_last()
         self._files.make_directory(self.path)
         if not self._is_name_synced:
             self._files.sync_directory(self.path.parent)
             self._is_name_synced = True
         number = self._next_number
         path = self._path_of(number)
-        header = FileHeader(number, self._next_sequence, self.is_synced, self._directory_id)
+        mark = token_bytes(MARK_BYTES)
+        header = FileHeader(number, self._next_sequence, self.is_synced, mark, self._directory_id)
         data = encode_file_header(header)
+        self._is_half_made = True
         file = self._files.open(path, create=True)
         file.truncate(0)  # An attempt that failed may have left one.
         file.write_at([data], 0)
         file.sync()
         self._files.sync_directory(self.path)
+        self._is_half_made = False
         if self._file is not None:
             self._file.close()
-        self._file, self._good_bytes, self._next_number = file, len(data), number + 1
+        self._file, self._mark, self._next_number = file, mark, number + 1
+        self._header_bytes = self._good_bytes = self._synced_bytes = len(data)
         self._sizes[number] = self._good_bytes
         return file
+
+    def _sync_last(self) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.sync()
+        except StorageError:
+            self._has_failed = True  # A second try would prove nothing.
+            raise
+        self._synced_bytes = self._good_bytes
 
     def cut_back(self) -> None:
         """After a failure: cut the file back to its last good frame, and let the next frame begin a new one."""
@@ -168,8 +194,11 @@ class JournalFiles:
         number = self._next_number - 1
         file = self._files.open(self._path_of(number))
         file.truncate(self._good_bytes)
-        block = self._good_bytes - self._good_bytes % BLOCK_BYTES
-        file.write_at([file.read_at(self._good_bytes - block, block)], block)
+        for position in range(
+            self._synced_bytes - self._synced_bytes % BLOCK_BYTES, self._good_bytes, WINDOW_BYTES
+        ):
+            data = file.read_at(min(WINDOW_BYTES, self._good_bytes - position), position)
+            file.write_at([data], position)
         file.sync()
         self._file.close()
         file.close()

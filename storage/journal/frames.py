@@ -1,9 +1,10 @@
 """Frames of the journal, as bytes: what one turn of the loop appended to the logs of shards.
 
-A frame has a header (magic, CRC-32C of all that follows it, length of the body, sequence, number of parts) and
-a body of parts. A part is the name of a log's directory and batches of that log, in Kafka's form. Sequences rise
-by one from frame to frame, also from file to file, so that no frame can be missing unnoticed. A file begins with
-a header of its own, which says whose journal it is.
+A frame has a header (the file's mark, CRC-32C of all that follows it, length of the body, sequence, number of
+parts) and a body of parts. A part is the name of a log's directory and batches of that log, in Kafka's form.
+Sequences rise by one from frame to frame, also from file to file, so that no frame can be missing unnoticed. A
+file begins with a header of its own, which says whose journal it is, and the mark that each of its frames begins
+with: it is drawn for each file, so that no record that a client sends can look like a frame.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from google_crc32c import value as crc32c
 
 from storage.files import Buffer
 
-FRAME_MAGIC: Final = b"MFR1"
+MARK_BYTES: Final = 8
 FILE_MAGIC: Final = b"MUSTERJ1"
 
-# Magic; CRC of all that follows it; bytes of the body; sequence; number of parts.
-FRAME_HEADER: Final = Struct(">4sIIQI")
-CRC_END: Final = 8
+# Mark of the file; CRC of all that follows it; bytes of the body; sequence; number of parts.
+FRAME_HEADER: Final = Struct(">8sIIQI")
+CRC_END: Final = 12
 # Bytes of the log's name, bytes of its batches.
 PART_HEADER: Final = Struct(">HI")
 # Magic; CRC of all that follows it; number of the file; sequence of its first frame; whether each frame was synced
-# before it counted; bytes of the directory's id.
-FILE_HEADER: Final = Struct(">8sIQQ?H")
+# before it counted; mark of its frames; bytes of the directory's id.
+FILE_HEADER: Final = Struct(">8sIQQ?8sH")
 FILE_CRC_END: Final = 12
 MAX_BODY_BYTES: Final = (1 << 32) - 1
 
@@ -45,6 +46,7 @@ class FileHeader(NamedTuple):
     number: int
     first_sequence: int
     is_synced: bool  # Whether a frame was synced before anybody heard of it.
+    mark: bytes  # MARK_BYTES that each frame begins with.
     directory_id: str
 
 
@@ -61,7 +63,7 @@ class BadFrame(ValueError):
     """Bytes that are no frame, or half of one; the message says why."""
 
 
-def encode_frame(sequence: int, parts: Sequence[Part]) -> list[Buffer]:
+def encode_frame(mark: bytes, sequence: int, parts: Sequence[Part]) -> list[Buffer]:
     """Return the buffers of a frame; batches are not copied."""
     buffers: list[Buffer] = [b""]
     body_bytes = crc = 0
@@ -72,21 +74,21 @@ def encode_frame(sequence: int, parts: Sequence[Part]) -> list[Buffer]:
         buffers.append(head)
         buffers += batches
         body_bytes += len(head) + size_bytes
-    rest = FRAME_HEADER.pack(FRAME_MAGIC, 0, body_bytes, sequence, len(parts))[CRC_END:]
+    rest = FRAME_HEADER.pack(mark, 0, body_bytes, sequence, len(parts))[CRC_END:]
     crc = crc32c(rest)
     for buffer in buffers[1:]:
         crc = extend(crc, bytes(buffer))
-    buffers[0] = FRAME_MAGIC + crc.to_bytes(4, "big") + rest
+    buffers[0] = mark + crc.to_bytes(4, "big") + rest
     return buffers
 
 
-def decode_frame(data: memoryview, position: int) -> Frame:
-    """Read the frame at `position` of `data`, a whole file. Raises BadFrame."""
+def decode_frame(data: memoryview, position: int, mark: bytes) -> Frame:
+    """Read the frame at `position` of `data`, a whole file whose mark is `mark`. Raises BadFrame."""
     if len(data) - position < FRAME_HEADER.size:
         raise BadFrame(f"{len(data) - position} bytes are no frame")
-    magic, crc, body_bytes, sequence, count = FRAME_HEADER.unpack_from(data, position)
+    found, crc, body_bytes, sequence, count = FRAME_HEADER.unpack_from(data, position)
     at, end = position + FRAME_HEADER.size, position + FRAME_HEADER.size + body_bytes
-    if magic != FRAME_MAGIC:
+    if found != mark:
         raise BadFrame("no frame begins here")
     if end > len(data):
         raise BadFrame(f"a frame of {end - position} bytes, of which {len(data) - position} are there")
@@ -109,34 +111,34 @@ def decode_frame(data: memoryview, position: int) -> Frame:
     return Frame(position, end, sequence, parts)
 
 
-def walk_frames(data: memoryview, position: int, sequence: int) -> Iterator[Frame]:
+def walk_frames(data: memoryview, position: int, sequence: int, mark: bytes) -> Iterator[Frame]:
     """Yield frames from `position` on, the first of them with `sequence`. Raises BadFrame where one is no good."""
     while position < len(data):
-        frame = decode_frame(data, position)
+        frame = decode_frame(data, position, mark)
         if frame.sequence != sequence:
             raise BadFrame(f"frame {frame.sequence} where {sequence} was to come")
         yield frame
         position, sequence = frame.end, sequence + 1
 
 
-def has_frame_behind(data: memoryview, position: int, sequence: int) -> bool:
+def has_frame_behind(data: memoryview, position: int, sequence: int, mark: bytes) -> bool:
     """Whether a whole frame of `sequence` or later begins behind `position`: then it is no torn end."""
     raw = bytes(data)
-    at = raw.find(FRAME_MAGIC, position + 1)
+    at = raw.find(mark, position + 1)
     while at >= 0:
         try:
-            if decode_frame(data, at).sequence >= sequence:
+            if decode_frame(data, at, mark).sequence >= sequence:
                 return True
         except (BadFrame, UnicodeDecodeError):
-            pass  # Bytes of a record that look like the start of a frame.
-        at = raw.find(FRAME_MAGIC, at + 1)
+            pass  # It is damaged, too.
+        at = raw.find(mark, at + 1)
     return False
 
 
 def encode_file_header(header: FileHeader) -> bytes:
-    number, first_sequence, is_synced, directory_id = header
+    number, first_sequence, is_synced, mark, directory_id = header
     encoded = directory_id.encode()
-    data = FILE_HEADER.pack(FILE_MAGIC, 0, number, first_sequence, is_synced, len(encoded)) + encoded
+    data = FILE_HEADER.pack(FILE_MAGIC, 0, number, first_sequence, is_synced, mark, len(encoded)) + encoded
     crc: int = crc32c(data[FILE_CRC_END:])
     return FILE_MAGIC + crc.to_bytes(4, "big") + data[FILE_CRC_END:]
 
@@ -145,9 +147,9 @@ def decode_file_header(data: memoryview) -> tuple[FileHeader, int]:
     """Return the header and the byte after it. Raises BadFrame."""
     if len(data) < FILE_HEADER.size:
         raise BadFrame("too short for a header")
-    magic, crc, number, first_sequence, is_synced, id_bytes = FILE_HEADER.unpack_from(data)
+    magic, crc, number, first_sequence, is_synced, mark, id_bytes = FILE_HEADER.unpack_from(data)
     end = FILE_HEADER.size + id_bytes
     if magic != FILE_MAGIC or end > len(data) or crc32c(bytes(data[FILE_CRC_END:end])) != crc:
         raise BadFrame("no header of a journal")
     directory_id = bytes(data[FILE_HEADER.size : end]).decode()
-    return FileHeader(number, first_sequence, is_synced, directory_id), end
+    return FileHeader(number, first_sequence, is_synced, mark, directory_id), end

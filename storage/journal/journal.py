@@ -33,10 +33,11 @@ class Journal:
     def __init__(self, files: JournalFiles) -> None:
         self.files = files
         self._lock = Lock()  # Held while a frame is written.
-        self._guard = Lock()  # Guards the two sets below.
+        self._guard = Lock()  # Guards the three below.
         self._found: dict[str, list[memoryview]] = {}  # What the start found of logs that were not added yet.
         self._behind: dict[StagedLog, None] = {}  # Logs that a frame was written of, since their last round.
         self._unsynced: dict[StagedLog, None] = {}  # Those since the last checkpoint.
+        self._outcomes: Outcomes = []  # Returned by no call yet: one may have ended with an error.
         self.is_closed = False
         self.want_written: Callable[[], None] = _nothing  # On any thread: a reader waits for a segment.
         self.bytes_behind = 0  # About how much is in the journal and in no segment.
@@ -63,9 +64,10 @@ class Journal:
         """Take a log that is not opened yet; it inherits what an earlier process left of it."""
         log.journal_lock, log.cut_back_journal = self._lock, self.files.cut_back
         log.want_written = self._on_wanted
-        if found := self._found.pop(log.directory.name, None):
-            log.inherit(found)
-            self._behind[log] = self._unsynced[log] = None
+        with self._guard:
+            if found := self._found.pop(log.directory.name, None):
+                log.inherit(found)
+                self._behind[log] = self._unsynced[log] = None
 
     def forget(self, log: StagedLog) -> None:
         """Drop a log whose directory is deleted."""
@@ -93,8 +95,8 @@ class Journal:
                     failed[log] = error
             if taken:
                 self._write_frame(taken, failed)
-        for log, failure in failed.items():
-            log.frame_failed(failure)
+            for log, failure in failed.items():
+                log.frame_failed(failure)  # Under the lock: a log that is cut back then is not failed anew.
         return failed
 
     def _write_frame(
@@ -119,18 +121,30 @@ class Journal:
     # Behind.
 
     def write_behind(self) -> Outcomes:
-        """Write to the segments what is behind them; return the logs that were written, and errors of others."""
+        """Write to the segments what is behind them; return the logs that were written, and errors of others.
+
+        A bug in one log is raised when the others have been written.
+        """
         with self._guard:
             behind, self._behind = self._behind, {}
             self.bytes_behind = 0
-        outcomes: Outcomes = []
+        bug: BaseException | None = None
         for log in behind:
-            if log.failure is None:
-                try:
-                    if log.write_behind():
-                        outcomes.append((log, None))
-                except StorageError as error:
-                    outcomes.append((log, error))
+            try:
+                if log.failure is None and log.write_behind():
+                    self._outcomes.append((log, None))
+            except StorageError as error:
+                self._outcomes.append((log, error))
+            except BaseException as error:  # Raised below: first the other logs are written.
+                bug = bug or error
+                with self._guard:
+                    self._behind[log] = None
+        if bug is not None:
+            raise bug
+        return self._take_outcomes()
+
+    def _take_outcomes(self) -> Outcomes:
+        outcomes, self._outcomes = self._outcomes, []
         return outcomes
 
     @property
@@ -142,8 +156,8 @@ class Journal:
         """Sync the segments and remove the files that are no longer needed; return the errors of logs.
 
         `meanwhile` is called between the syncs of two logs. A log that cannot be written holds back the files
-        that it needs, up to CARRY_OVER_BYTES. Raises StorageError if the journal itself cannot be changed; it
-        goes on as it was.
+        that it needs, up to CARRY_OVER_BYTES; one that was not added yet, all of them. Raises StorageError if the
+        journal itself cannot be changed; it goes on as it was.
         """
         carried: set[StagedLog] = set()
         with self._lock:
@@ -154,21 +168,21 @@ class Journal:
             first_needed = self.files.numbers[-1]
             with self._guard:
                 unsynced, self._unsynced = self._unsynced, {}
-        outcomes: Outcomes = []
+                is_claimed = not self._found
         stuck = dict(unsynced)
         try:
             for log in unsynced:
-                if log not in carried and self._sync(log, wall_ms, outcomes):
+                if log not in carried and self._sync(log, wall_ms):
                     del stuck[log]
                 meanwhile()
         finally:  # Also after a bug: what was not synced still needs its files.
             with self._guard:
                 self._unsynced.update(stuck)
-        if len(stuck) == len(carried):
+        if is_claimed and len(stuck) == len(carried):
             self.files.delete_before(first_needed)
-        return outcomes
+        return self._take_outcomes()
 
-    def _sync(self, log: StagedLog, wall_ms: int, outcomes: Outcomes) -> bool:
+    def _sync(self, log: StagedLog, wall_ms: int) -> bool:
         """Bring all that a log has in the journal to the disk; return whether that went well."""
         if log.failure is not None:
             return False
@@ -176,7 +190,7 @@ class Journal:
             log.write_behind()
             log.sync_written(wall_ms)
         except StorageError as error:
-            outcomes.append((log, error))
+            self._outcomes.append((log, error))
             return False
         return True
 
@@ -186,17 +200,25 @@ class Journal:
         Returns these logs. One whose segments are not synced as far as they go needs more than it has in memory.
         """
         with self._guard:
-            failed = [log for log in self._unsynced if log.failure is not None and log.is_synced]
-        parts = [_part(log, batches) for log in failed if (batches := log.behind())]
+            failed = [log for log in self._unsynced if log.failure is not None]
+        stuck = {log: batches for log in failed if (batches := log.stuck()) is not None}
+        parts = [_part(log, batches) for log, batches in stuck.items() if batches]
         if parts:
             self.files.append(parts)
-        return set(failed)
+        return set(stuck)
 
-    def close(self, *, is_needed: bool) -> None:
-        """Write nothing more; unless the next start needs it, remove the journal."""
+    @property
+    def is_needed(self) -> bool:
+        """Whether the next start needs it: some log has not got all of it in its segments, synced."""
+        return bool(self._found) or any(
+            log.failure is not None or log.has_behind or not log.is_synced for log in self._unsynced
+        )
+
+    def close(self) -> None:
+        """Write nothing more; unless the next start needs it, remove the journal. The logs were closed before."""
         with self._lock:
             self.is_closed = True
-            if not is_needed:
+            if not self.is_needed:
                 self.files.remove()
 
 

@@ -6,10 +6,11 @@ A start and the tools that only read share this: the first refuses or cuts what 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage.files import CorruptSegment, File, StorageError
 from storage.journal.frames import (
+    FILE_HEADER,
     BadFrame,
     FileHeader,
     Frame,
@@ -19,6 +20,8 @@ from storage.journal.frames import (
 )
 from storage.log.batch_walk import WINDOW_BYTES
 from storage.log.segment import BLOCK_BYTES
+
+UUID_BYTES: Final = 22
 
 
 class ForeignJournal(StorageError):
@@ -88,15 +91,12 @@ def scan_file(place: Place, data: memoryview) -> FileScan:
         header, position = decode_file_header(data)
     except BadFrame as error:
         # The file was being made: nothing can have been written to it that counts.
-        is_damaged = not is_last or has_frame_behind(data, 0, 0)
+        is_damaged = not is_last or len(data) > FILE_HEADER.size + _id_bytes(place.directory_id)
         fault = CorruptSegment(path, 0, str(error)) if is_damaged else None
         return FileScan(None, [], 0, place.expected, str(error), fault)
     if place.directory_id not in (None, header.directory_id):
         foreign = ForeignJournal(path, header.directory_id, place.directory_id or "")
         return FileScan(header, [], position, place.expected, None, foreign)
-    if is_last and position == len(data) and header.first_sequence < (place.expected or 0):
-        why = "it could not be made, and frames went on in the file before"
-        return FileScan(None, [], 0, place.expected, why)
     if header.number != place.number or place.expected not in (None, header.first_sequence):
         first, expected = header.first_sequence, place.expected
         detail = f"file {header.number} with frames from {first} on, {expected} was to come"
@@ -104,11 +104,18 @@ def scan_file(place: Place, data: memoryview) -> FileScan:
     frames: list[Frame] = []
     sequence = header.first_sequence
     try:
-        for frame in walk_frames(data, position, sequence):
+        for frame in walk_frames(data, position, sequence, header.mark):
             frames.append(frame)
             position, sequence = frame.end, frame.sequence + 1
     except (BadFrame, UnicodeDecodeError) as error:
-        is_damaged = header.is_synced and (not is_last or has_frame_behind(data, position, sequence))
+        is_damaged = not is_last or (
+            header.is_synced and has_frame_behind(data, position, sequence, header.mark)
+        )
         fault = CorruptSegment(path, position, str(error)) if is_damaged else None
         return FileScan(header, frames, position, sequence, str(error), fault)
     return FileScan(header, frames, position, sequence)
+
+
+def _id_bytes(directory_id: str | None) -> int:
+    """Return the length of a directory's id as a header has it: Kafka writes 16 bytes in base 64."""
+    return UUID_BYTES if directory_id is None else len(directory_id.encode())

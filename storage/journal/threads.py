@@ -98,12 +98,13 @@ class JournalThreads:
         """Call back for the frame that has ended, and begin the next."""
         failed, bug = self._ended.get()
         ended, self._in_flight = self._in_flight, {}
-        try:
-            for log, waiting in ended.items():
-                for done in waiting:
+        for log, waiting in ended.items():
+            for done in waiting:
+                try:
                     done(failed.get(log))
-        finally:
-            self._begin()
+                except BaseException as error:  # Raised below: first the other logs are called back.
+                    bug = bug or error
+        self._begin()
         if bug is not None:
             raise bug  # It ends the loop's turn, as it would have ended any other caller's.
 
@@ -112,19 +113,25 @@ class JournalThreads:
             log.on_written(error)
 
     def close(self) -> None:
-        """Write all that was scheduled, run every `done`, and end the threads. Blocks.
+        """Write all that was scheduled, run every `done`, and end the threads; then raise the first bug. Blocks.
 
         What is behind is left to the closing of the logs.
         """
+        bug: BaseException | None = None
         self._begin()
         while self._in_flight:
-            self._settle()
+            try:
+                self._settle()
+            except BaseException as error:  # Raised below.
+                bug = bug or error
         self._closed = True
         self._rounds.put(None)
         self._is_behind.set()
         self._on_much_behind()
         for thread in self._threads:
             thread.join()
+        if bug is not None:
+            raise bug
 
     # The first thread.
 

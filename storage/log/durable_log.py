@@ -199,7 +199,8 @@ class DurableLog:
     def _on_written(self, error: StorageError | None) -> None:
         """Take the report that what is durable was written to the segments, or could not be."""
         if error is not None:
-            self.fail(error)
+            if self.log.failure is not None:  # Otherwise it was cut back while the report was on its way.
+                self.fail(error)
             return
         self.flushed_bytes += cast(StagedLog, self.log).take_written_bytes()
         self._call_listeners()

@@ -177,9 +177,14 @@ class StagedLog(PartitionLog):
             if self.recovery_point < self.written_offset:
                 self.life.run_or_fail(lambda: self._writer.sync(wall_ms))
 
-    def behind(self) -> list[StagedBatch]:
-        """Return what counts and is in no segment yet; of a log that cannot be opened, all that it inherited."""
+    def stuck(self) -> list[StagedBatch] | None:
+        """Return what counts and is in no segment; None unless the log has failed and its segments are synced.
+
+        Of a log that cannot be opened it is all that it inherited.
+        """
         with self._disk:
+            if self.failure is None or not self.is_synced:
+                return None
             if self.is_open:
                 return list(self._behind)
             return [_staged(data, parse_header(data), 0) for data in self._inherited]

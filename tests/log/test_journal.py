@@ -87,8 +87,9 @@ def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def frames_begin(path: Path) -> list[int]:
-    data, found, at = path.read_bytes(), [], 0
-    while (at := data.find(b"MFR1", at)) >= 0:
+    data, found = path.read_bytes(), []
+    header, at = decode_file_header(memoryview(data))
+    while (at := data.find(header.mark, at)) >= 0:
         found.append(at)
         at += 1
     return found

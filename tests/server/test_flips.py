@@ -83,9 +83,9 @@ def is_healed(path: Path, byte: int, healthy: Healthy, damage: Damage) -> bool:
     return byte >= synced.get(path.relative_to(root), path.stat().st_size)
 
 
-def start_of(path: Path) -> tuple[int, int]:
+def start_of(path: Path) -> tuple[int, int, bytes]:
     header, position = decode_file_header(memoryview(path.read_bytes()))
-    return position, header.first_sequence
+    return position, header.first_sequence, header.mark
 
 
 REFUSED = object()

@@ -171,6 +171,9 @@ class BehindLog(SimulatedLog):
     is_written_behind = True
     has_behind = True
 
+    def want_written(self) -> None:
+        """What is behind is written when it is cut back."""
+
     def fail_back(self) -> None:
         super().fail_back()
         if self._disk.is_full:

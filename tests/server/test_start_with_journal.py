@@ -120,7 +120,10 @@ def test_records_of_a_partition_that_the_catalogue_does_not_know_refuse_the_star
     data, _ = read_whole(Files().open_to_read(path))
     scan = scan_file(Place(path, int(path.stem), None, True, None), data)
     assert scan.next_sequence is not None
-    strange = encode_frame(scan.next_sequence, [Part("__consumer_offsets-9", [batch(b"v")])])
+    assert scan.header is not None
+    strange = encode_frame(
+        scan.header.mark, scan.next_sequence, [Part("__consumer_offsets-9", [batch(b"v")])]
+    )
     path.write_bytes(whole + b"".join(map(bytes, strange)))
     sentence = refusal(tmp_path, daemon.log_dir)
     assert f"cannot be opened: use {path.parent}: it has records of __consumer_offsets-9" in sentence

@@ -78,6 +78,9 @@ class HeldLog:
             self.has_behind = True
             self._storage.soon(self._write_behind)
 
+    def want_written(self) -> None:
+        """A write of what is behind is always on its way."""
+
     def _write_behind(self) -> None:
         """As the journal does it, which passes over a log that has failed."""
         if self.has_behind and self.failure is None:

@@ -15,6 +15,7 @@ from storage.log.staged_log import StagedLog
 from tests.storage.logs import NOW_MS, OS_SMALL, batch
 
 DIRECTORY_ID = "J_H0q0i1RcGJ0k0T0vYQDA"
+MARK = b"12345678"
 
 
 def journal_files(

@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -128,6 +130,25 @@ def test_a_log_that_has_failed_takes_no_part_in_a_frame_and_the_others_do(shards
     assert shards.logs[1].durable_offset == 1
 
 
+def test_a_log_that_is_cut_back_while_a_frame_passes_it_over_serves(
+    shards: Shards, disk: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread wrote behind it, failed, and was told first."""
+    stick(shards, disk)
+    log = shards.logs[0]
+    mender, frame_failed = Thread(target=log.fail_back), log.frame_failed
+
+    def overtaken(error: StorageError) -> None:
+        mender.start()
+        mender.join(0.2)
+        frame_failed(error)
+
+    monkeypatch.setattr(log, "frame_failed", overtaken)
+    assert shards.journal.write([log]).keys() == {log}
+    mender.join()
+    assert log.failure is None
+
+
 def test_readers_are_told_of_what_was_written_behind_and_owners_of_what_could_not_be(
     shards: Shards, disk: FaultyFiles
 ) -> None:
@@ -140,6 +161,39 @@ def test_readers_are_told_of_what_was_written_behind_and_owners_of_what_could_no
     assert outcomes[shards.logs[0]] is None
     assert outcomes[shards.logs[1]] is shards.logs[1].failure is not None
     disk.fault = None
+    assert shards.journal.write_behind() == []
+
+
+def test_a_bug_in_one_log_keeps_no_other_from_being_written_and_is_raised(
+    shards: Shards, disk: FaultyFiles
+) -> None:
+    def bug(operation: Operation) -> None:
+        if operation.name == "write" and "t-0/" in str(operation.path):
+            raise ZeroDivisionError
+
+    for index in range(2):
+        shards.commit(index)
+    disk.fault = bug
+    with pytest.raises(ZeroDivisionError):
+        shards.journal.write_behind()
+    assert [log.written_offset for log in shards.logs] == [0, 1]
+    disk.fault = None
+    assert sorted(shards.logs.index(log) for log, _ in shards.journal.write_behind()) == [0, 1]
+    assert [log.written_offset for log in shards.logs] == [1, 1]
+
+
+def test_a_checkpoint_that_ends_with_an_error_keeps_that_of_a_log_for_the_next_call(
+    shards: Shards, disk: FaultyFiles
+) -> None:
+    shards.commit(0)
+    disk.fault = failing("write", "t-0/")
+
+    def bug() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        shards.journal.checkpoint(NOW_MS, bug)
+    assert shards.journal.write_behind() == [(shards.logs[0], shards.logs[0].failure)]
     assert shards.journal.write_behind() == []
 
 
@@ -207,17 +261,19 @@ def test_a_log_that_cannot_be_written_holds_back_the_files_it_needs(
     shards: Shards, disk: FaultyFiles
 ) -> None:
     stick(shards, disk)
-    shards.commit(1)
-    assert shards.journal.checkpoint(NOW_MS) == []
-    assert shards.journal.checkpoint(NOW_MS) == []
-    assert shards.journal.files.numbers == [1, 2, 3]
+    for _ in range(2):
+        shards.commit(1)
+        assert shards.journal.checkpoint(NOW_MS) == []
+    for _ in range(3):
+        assert shards.journal.checkpoint(NOW_MS) == []
+    assert shards.journal.files.numbers == [1, 2, 3], "one more where there are frames, not each time"
     assert shards.journal.needs_checkpoint
     shutil.copytree(disk.root, disk.root.parent / "crashed")
     after = Shards(disk.root.parent / "crashed", Files()).opened()
-    assert [after.offsets(0), after.offsets(1)] == [[0, 1], [0]]
+    assert [after.offsets(0), after.offsets(1)] == [[0, 1], [0, 1]]
     shards.logs[0].fail_back()
     shards.journal.checkpoint(NOW_MS)
-    assert shards.journal.files.numbers == [4]
+    assert shards.journal.files.numbers == [3]
     disk.crash()
     assert shards.again().opened().offsets(0) == [0, 1]
 
@@ -315,6 +371,32 @@ def test_a_log_that_was_never_opened_has_all_it_inherited_copied(shards: Shards,
 
 
 @pytest.mark.usefixtures("small_carry_over")
+def test_a_log_that_is_opened_while_others_are_copied_keeps_the_files_it_was_written_from(
+    shards: Shards, disk: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another thread: it has no longer failed, and its segments are not synced."""
+    shards.commit(0, 3)
+    after = shards.again()
+    after.logs[1].recover()
+    after.commit(1, 4)
+    is_synced, opener = vars(StagedLog)["is_synced"].fget, Thread(target=after.logs[0].recover)
+
+    def overtaken(log: StagedLog) -> Any:
+        found = is_synced(log)
+        if not log.is_open:
+            opener.start()
+            opener.join(0.2)  # It has to wait until the look at the log has ended.
+        return found
+
+    monkeypatch.setattr(StagedLog, "is_synced", property(overtaken))
+    after.journal.checkpoint(NOW_MS)
+    opener.join()
+    disk.crash()
+    monkeypatch.undo()
+    assert shards.again().opened().offsets(0) == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("small_carry_over")
 def test_a_log_whose_segments_are_not_synced_needs_the_files_themselves(
     shards: Shards, disk: FaultyFiles
 ) -> None:
@@ -353,6 +435,17 @@ def test_what_a_start_inherited_is_synced_by_a_checkpoint(shards: Shards, disk: 
     assert after.journal.files.numbers == [2]
     disk.crash()
     assert shards.again().opened().offsets(0) == [0, 1]
+
+
+def test_a_checkpoint_removes_nothing_before_all_logs_were_added(shards: Shards, disk: FaultyFiles) -> None:
+    """A start that opens many logs may take longer than the time between two checkpoints."""
+    shards.commit(0)
+    shards.commit(1)
+    disk.crash()
+    start = Shards(disk.root, disk, 1).opened()
+    start.journal.checkpoint(NOW_MS)
+    disk.crash()
+    assert shards.again().opened().offsets(1) == [0]
 
 
 def test_a_gap_fails_its_log_alone(shards: Shards, disk: FaultyFiles) -> None:
@@ -481,6 +574,20 @@ def test_the_journal_stays_at_a_clean_stop_while_a_log_needs_it(disk: FaultyFile
     disk.crash()
     again = take(disk.root, disk)
     assert [shard_of(again).durable_offset, shard_of(again, 1).durable_offset] == [1, 1]
+
+
+def test_the_journal_stays_at_a_clean_stop_while_a_log_could_not_be_opened(disk: FaultyFiles) -> None:
+    """As where `muster log import` opens a log and fails: the directory is closed without it."""
+    directory = take(disk.root, disk)
+    commit(directory, shard_of(directory))
+    let_go(directory)
+    second = take(disk.root, disk)
+    disk.fault = failing("write", "t-0/")
+    with pytest.raises(StorageError):
+        shard_of(second)
+    disk.fault = None
+    assert second.close() == []
+    assert shard_of(take(disk.root, disk)).durable_offset == 1
 
 
 def test_the_journal_stays_at_a_clean_stop_while_nobody_took_what_it_has(tmp_path: Path) -> None:

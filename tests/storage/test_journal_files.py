@@ -13,9 +13,9 @@ import pytest
 from harness.doubles.faulty_files import FaultyFiles, Operation
 from storage.files import CorruptSegment, Files, StorageError
 from storage.journal.files import DIRECTORY, JournalFiles, number_of
-from storage.journal.frames import FileHeader, Part, encode_file_header, encode_frame
+from storage.journal.frames import FileHeader, Part, decode_file_header, encode_file_header, encode_frame
 from storage.journal.scan import ForeignJournal
-from tests.storage.journals import DIRECTORY_ID, expected, found, journal_files, part
+from tests.storage.journals import DIRECTORY_ID, MARK, expected, found, journal_files, part
 
 SEEDS = 6
 
@@ -99,7 +99,7 @@ def damaged_at_each_byte(path: Path, flip: Callable[[Path, int], None]) -> None:
 def test_a_flip_anywhere_but_in_the_last_frame_is_reported_and_changes_nothing(tmp_path: Path) -> None:
     """The last frame cannot be told from a torn one: it is cut."""
     three_files(tmp_path)
-    last = len(b"".join(map(bytes, encode_frame(6, part(6)))))
+    last = len(b"".join(map(bytes, encode_frame(MARK, 6, part(6)))))
     before_last = paths(tmp_path)[-1].stat().st_size - last
 
     def check(file: Path, byte: int) -> None:
@@ -121,24 +121,25 @@ def test_a_flip_anywhere_but_in_the_last_frame_is_reported_and_changes_nothing(t
     damaged_at_each_byte(tmp_path, check)
 
 
-def test_without_syncs_all_from_a_flip_on_is_cut_and_nothing_before(tmp_path: Path) -> None:
-    """But for the files' headers, which were synced: those are reported."""
+def test_without_syncs_all_from_a_flip_in_the_last_file_on_is_cut_and_nothing_before(tmp_path: Path) -> None:
+    """Older files and all headers were synced: damage there is reported, and changes nothing."""
     three_files(tmp_path, is_synced=False)
-    header_bytes = len(encode_file_header(FileHeader(1, 1, False, DIRECTORY_ID)))
+    header_bytes = len(encode_file_header(FileHeader(1, 1, False, MARK, DIRECTORY_ID)))
     frame_bytes = (paths(tmp_path)[0].stat().st_size - header_bytes) // 2
 
     def check(file: Path, byte: int) -> None:
         copy = tmp_path / "copy"
         shutil.copytree(tmp_path / DIRECTORY, copy / DIRECTORY)
-        if byte < header_bytes:
+        files = journal_files(copy, is_synced=False)
+        if byte < header_bytes or file != paths(tmp_path)[-1]:
             with pytest.raises(CorruptSegment):
-                journal_files(copy, is_synced=False).read()
+                files.read()
+            assert [path.read_bytes() for path in paths(copy)] == [
+                path.read_bytes() for path in paths(tmp_path)
+            ]
         else:
-            number = number_of(file.name) or 0
-            whole = 2 * (number - 1) + (byte - header_bytes) // frame_bytes
-            files = journal_files(copy, is_synced=False)
+            whole = 4 + (byte - header_bytes) // frame_bytes
             assert found(files) == expected(1, whole)
-            assert len(paths(copy)) == number, "what is behind a hole is gone"
             write(files, whole + 1, whole + 1)
             assert found(journal_files(copy)) == expected(1, whole + 1)
         shutil.rmtree(copy)
@@ -151,13 +152,29 @@ def test_a_torn_last_frame_is_cut_wherever_it_was_torn(tmp_path: Path, is_synced
     three_files(tmp_path, is_synced=is_synced)
     last = paths(tmp_path)[-1]
     whole = last.read_bytes()
-    frame_bytes = len(b"".join(map(bytes, encode_frame(6, part(6)))))
+    frame_bytes = len(b"".join(map(bytes, encode_frame(MARK, 6, part(6)))))
     start = len(whole) - frame_bytes
     for end in range(start, len(whole)):
         last.write_bytes(whole[:end])
         files = journal_files(tmp_path)
         assert found(files) == expected(1, 5)
         assert (files.cut_bytes, last.stat().st_size) == (end - start, start)
+
+
+def test_a_frame_that_a_client_sends_in_a_record_does_not_make_a_torn_end_look_like_damage(
+    tmp_path: Path,
+) -> None:
+    """It knows all of a frame of this sequence but the file's mark."""
+    (tmp_path / "another").mkdir()
+    three_files(tmp_path / "another")
+    frame_bytes = len(b"".join(map(bytes, encode_frame(MARK, 6, part(6)))))
+    planted = paths(tmp_path / "another")[-1].read_bytes()[-frame_bytes:]
+    files = journal_files(tmp_path)
+    write(files, 1, 2)
+    files.append([Part("t-0", [b"a record with " + planted, b"and more"])])
+    last = paths(tmp_path)[-1]
+    last.write_bytes(last.read_bytes()[:-1])
+    assert found(journal_files(tmp_path)) == expected(1, 2)
 
 
 def test_a_file_that_is_missing_between_two_is_reported(tmp_path: Path) -> None:
@@ -187,7 +204,7 @@ def test_the_journal_of_another_directory_is_refused_and_left_as_it_is(
 
 def test_a_header_that_was_torn_while_its_file_was_made_costs_nothing(tmp_path: Path) -> None:
     three_files(tmp_path)
-    header = encode_file_header(FileHeader(4, 7, True, DIRECTORY_ID))
+    header = encode_file_header(FileHeader(4, 7, True, MARK, DIRECTORY_ID))
     for end in range(len(header)):
         torn = tmp_path / DIRECTORY / f"{4:020d}.journal"
         torn.write_bytes(header[:end])
@@ -199,7 +216,7 @@ def test_a_header_that_was_torn_while_its_file_was_made_costs_nothing(tmp_path: 
 
 
 def test_a_file_that_failed_while_it_was_made_does_not_come_between(disk: FaultyFiles) -> None:
-    """Its header may be whole: frames went on in the file before, and the next start finds both."""
+    """Its header may be whole: before frames go on in the file before, it is removed."""
     files = journal_files(disk.root, disk)
     write(files, 1, 2)
     # Behind the sync of the file before: create, and at the next attempts truncate, write, sync, the name.
@@ -214,6 +231,29 @@ def test_a_file_that_failed_while_it_was_made_does_not_come_between(disk: Faulty
     files.begin()
     write(files, 8, 8)
     assert found(journal_files(disk.root)) == expected(1, 8)
+
+
+def test_a_frame_torn_behind_a_file_that_could_not_be_made_is_cut(disk: FaultyFiles) -> None:
+    """On a full disk a file can be created and not written, and a frame may fit in part."""
+    files = journal_files(disk.root, disk)
+    write(files, 1, 2)
+    for attempt in (files.begin, lambda: files.append(part(3))):
+        disk.fault = room_for(10)
+        with pytest.raises(StorageError):
+            attempt()
+    assert found(journal_files(disk.root)) == expected(1, 2)
+
+
+def room_for(left_bytes: int) -> Callable[[Operation], OSError | int | None]:
+    """Lets writes take so many bytes, and files be created."""
+    left = [left_bytes]
+
+    def fault(operation: Operation) -> OSError | int | None:
+        if operation.name != "write":
+            return None
+        return left.pop() if left else OSError(errno.ENOSPC, "fault")
+
+    return fault
 
 
 # Failures.
@@ -358,7 +398,8 @@ def test_what_a_killed_process_had_only_written_is_synced_by_the_start_that_coun
     write(files, 1, 1)
     path = paths(disk.root)[0]
     file = disk.open(path)
-    file.write_at(encode_frame(2, part(2)), path.stat().st_size)  # Written, and the process is killed.
+    mark = decode_file_header(memoryview(path.read_bytes()))[0].mark
+    file.write_at(encode_frame(mark, 2, part(2)), path.stat().st_size)  # Written, and the process is killed.
     assert found(journal_files(disk.root, disk)) == expected(1, 2)
     disk.crash()
     assert found(journal_files(disk.root, disk)) == expected(1, 2)
@@ -374,6 +415,26 @@ def test_under_os_a_frame_is_not_synced_but_a_change_of_files_is(disk: FaultyFil
     write(files, 4, 4)
     disk.crash()
     assert found(journal_files(disk.root, disk)) == expected(1, 3)
+
+
+@pytest.mark.parametrize("is_cut_back", [False, True])
+def test_under_os_what_a_failed_sync_dropped_is_on_the_disk_once_another_file_is_begun(
+    disk: FaultyFiles, is_cut_back: bool
+) -> None:
+    """The sync of a file that is to be left, or that was cut back after a frame that could not be written."""
+    files = journal_files(disk.root, disk, is_synced=False)
+    write(files, 1, 300)  # Several pages.
+    if is_cut_back:
+        disk.fault = failing_once("write", errno.EIO)
+        with pytest.raises(StorageError):
+            files.append(part(301))
+    disk.fault = failing_once("sync", errno.EIO)
+    with pytest.raises(StorageError):
+        files.begin()
+    disk.fault = None
+    files.begin()
+    disk.crash()
+    assert found(journal_files(disk.root, disk)) == expected(1, 300)
 
 
 def test_a_frame_is_synced_before_it_counts_and_so_is_the_name_of_its_file(disk: FaultyFiles) -> None:

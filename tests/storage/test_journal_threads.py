@@ -224,6 +224,20 @@ def test_a_callback_that_raises_does_not_keep_the_next_frame_from_being_written(
     world.wait_for("next")
 
 
+def raise_a_bug(error: StorageError | None) -> None:
+    raise ZeroDivisionError("a bug")
+
+
+def test_a_callback_that_raises_does_not_keep_the_frame_s_other_logs_from_theirs(world: World) -> None:
+    world.shards.put(0)
+    world.threads.schedule(world.shards.logs[0], raise_a_bug)
+    world.commit("same log", 0)
+    world.commit("other log", 1)
+    with pytest.raises(ZeroDivisionError):
+        world.loop.until(lambda: bool(world.answers))
+    assert world.marks == ["same log", "other log"]
+
+
 # Behind.
 
 
@@ -301,7 +315,7 @@ def test_a_bug_in_the_second_thread_is_reported_and_it_goes_on(world: World, dis
     assert isinstance(world.errors.get(timeout=PATIENCE_S), ZeroDivisionError)
     disk.fault = None
     world.commit("b", 1)
-    world.loop.until(lambda: [index for index, _, _ in world.written] == [1])
+    world.loop.until(lambda: sorted(index for index, _, _ in world.written) == [0, 1])
 
 
 # Checkpoints.
@@ -400,3 +414,21 @@ def test_a_close_does_not_wait_for_a_checkpoint_that_is_due_later(world: World) 
     world.threads.close()
     assert world.marks == ["a"]
     assert world.checkpoints.empty()
+
+
+def test_a_bug_at_the_close_is_raised_once_the_rest_is_answered_and_the_threads_have_ended(
+    world: World, disk: FaultyFiles
+) -> None:
+    world.commit("before")
+    world.wait_for("before")
+    disk.fault = gate = Gate("sync", DIRECTORY)
+    world.shards.put(0)
+    world.threads.schedule(world.shards.logs[0], raise_a_bug)
+    world.loop.turn()
+    gate.wait()
+    world.commit("waits", 1)
+    gate.open()
+    with pytest.raises(ZeroDivisionError):
+        world.threads.close()
+    assert world.marks == ["before", "waits"]
+    assert not any(thread.is_alive() for thread in world.threads._threads)

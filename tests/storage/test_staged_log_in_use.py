@@ -100,6 +100,24 @@ def test_what_fails_behind_the_log_is_told_its_owner_and_what_was_answered_stays
     assert (world.durable.durable_offset, world.shards.offsets()) == (1, [0])
 
 
+def test_a_report_that_comes_when_the_log_serves_again_does_not_fail_it_once_more(disk: FaultyFiles) -> None:
+    """A checkpoint reports a log when it is through with all the others; a frame may have said so long before."""
+    world = InUse(disk)
+    world.commit()
+    disk.fault = failing_writes(".log", errno.EIO)
+    ((log, error),) = world.shards.journal.write_behind()
+    with pytest.raises(StorageError):
+        world.commit()
+    assert len(world.failed) == 1
+    disk.fault = None
+    log.fail_back()
+    world.durable.recovered()
+    log.on_written(error)
+    assert len(world.failed) == 1
+    world.commit()
+    assert world.answers[-1] is ErrorCode.NONE
+
+
 def test_a_commit_whose_frame_failed_is_answered_with_an_error(disk: FaultyFiles) -> None:
     world = InUse(disk)
     world.commit()
