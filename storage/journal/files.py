@@ -12,7 +12,7 @@ as clean and are not on the disk, so what no sync has covered is written again, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from secrets import token_bytes
 from typing import Final
@@ -203,6 +203,16 @@ class JournalFiles:
         self._file.close()
         file.close()
         self._file, self._has_failed = None, False
+
+    def older(self) -> Iterator[Frame]:
+        """Yield the frames of all files but the newest. Raises CorruptSegment, StorageError."""
+        for number in self.numbers[:-1]:
+            path = self._path_of(number)
+            data, unreadable = read_whole(self._files.open_to_read(path))
+            scan = scan_file(Place(path, number, None, False, self._directory_id), data)
+            if fault := unreadable or scan.fault:
+                raise fault
+            yield from scan.frames
 
     def delete_before(self, number: int) -> None:
         """Remove the files before `number`, oldest first, each name's removal synced before the next."""

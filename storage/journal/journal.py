@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 from typing import Final, TypeAlias
 
-from protocol.records.batch import read_batch
-from storage.files import CorruptSegment, StorageError
+from protocol.records.batch import parse_header, read_batch
+from storage.files import Buffer, CorruptSegment, StorageError
 from storage.journal.files import JournalFiles
 from storage.journal.frames import Frame, Part
 from storage.log.segment import StagedBatch
@@ -197,15 +197,33 @@ class Journal:
     def _carry_over(self) -> set[StagedLog]:
         """Write again, as the first frame of the new file, what logs need of the old ones that cannot be written.
 
-        Returns these logs. One whose segments are not synced as far as they go needs more than it has in memory.
+        Returns these logs.
         """
         with self._guard:
             failed = [log for log in self._unsynced if log.failure is not None]
-        stuck = {log: batches for log in failed if (batches := log.stuck()) is not None}
-        parts = [_part(log, batches) for log, batches in stuck.items() if batches]
-        if parts:
+        stuck = {log: _part(log, batches) for log in failed if (batches := log.stuck()) is not None}
+        if missing := [log for log in failed if log not in stuck and log.failure is not None]:
+            stuck |= self._parts_of_files(missing)
+        if parts := [part for part in stuck.values() if part.batches]:
             self.files.append(parts)
         return set(stuck)
+
+    def _parts_of_files(self, logs: list[StagedLog]) -> dict[StagedLog, Part]:
+        """Return what older files have of logs whose segments are not synced: they need more than is in memory.
+
+        Frames wait meanwhile, for as long as it takes to read these files.
+        """
+        wanted = {log.directory.name: (log, log.recovery_point) for log in logs}
+        found: dict[StagedLog, list[Buffer]] = {log: [] for log in logs}
+        for frame in self.files.older():
+            for name, data in frame.parts:
+                if name in wanted:
+                    log, synced_offset = wanted[name]
+                    batches = self._batches(frame, name, data)
+                    found[log] += [
+                        each for each in batches if parse_header(each).last_offset >= synced_offset
+                    ]
+        return {log: Part(log.directory.name, batches) for log, batches in found.items()}
 
     @property
     def is_needed(self) -> bool:

@@ -397,20 +397,25 @@ def test_a_log_that_is_opened_while_others_are_copied_keeps_the_files_it_was_wri
 
 
 @pytest.mark.usefixtures("small_carry_over")
-def test_a_log_whose_segments_are_not_synced_needs_the_files_themselves(
+def test_what_a_log_needs_whose_segments_are_not_synced_is_copied_from_the_files(
     shards: Shards, disk: FaultyFiles
 ) -> None:
-    shards.commit(0, 2)
+    """Of two commits, one in a segment that no sync has covered, and one in none."""
+    shards.commit(0)
+    shards.journal.checkpoint(NOW_MS)
+    shards.commit(0)
     shards.journal.write_behind()
-    shards.commit(0, 2)
+    shards.commit(0)
     disk.fault = failing("write", "t-0/")
     shards.journal.write_behind()
     disk.fault = None
-    shards.commit(1)
+    shards.commit(1, 2)
     shards.journal.checkpoint(NOW_MS)
-    assert shards.journal.files.numbers == [1, 2]
+    assert shards.journal.files.numbers == [3]
+    copied = [(name, len(data)) for frame in shards.journal.files.read() for name, data in frame.parts]
+    assert copied == [("t-0", 2 * len(batch()))]
     disk.crash()
-    assert shards.again().opened().offsets(0) == [0, 1, 2, 3]
+    assert shards.again().opened().offsets(0) == [0, 1, 2]
 
 
 # The start.
