@@ -23,6 +23,7 @@ from bench.machine import machine
 from bench.offsets_log import GROUPS, group_name, write_offsets_log
 from bench.pairs.crowd import Crowd, await_coordinator, joined
 from bench.pairs.lanes import connect
+from bench.pairs.servers import LONGEST_TURN
 from harness.daemon import MusterDaemon
 from harness.processes import wait_until
 from harness.wire import WireClient
@@ -31,7 +32,6 @@ from protocol.messages.list_groups import ListGroupsRequest
 
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}
 DEADLINE_S: Final = 120.0
-LONGEST: Final = "the longest turn of the event loop"
 MANY: Final = 100_000
 """Groups that are listed and described."""
 STORMS: Final = 20
@@ -106,7 +106,7 @@ def longest_turn(name: str) -> tuple[float, float]:
         with MusterDaemon(Path(directory), settings) as daemon:
             SCENARIOS[name](daemon)
             daemon.terminate()
-            lines = [line for line in daemon.log_path.read_text().splitlines() if LONGEST in line]
+            lines = [line for line in daemon.log_path.read_text().splitlines() if LONGEST_TURN in line]
     found = json.loads(lines[-1])
     return found["cpu_ms"], found["wall_ms"]
 

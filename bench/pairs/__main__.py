@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.pairs import generator, page
+from bench.pairs import generator, page, turns
 from bench.pairs.plan import Plan, builds, quick
 from bench.pairs.scenarios import SCENARIOS, listed, named
 
@@ -55,14 +55,15 @@ def _play_all(names: Sequence[str], *, quick_one: bool, rounds: int | None) -> d
         if quick_one and any(SCENARIOS[name].has_kafka for name in names):
             plan = replace(plan, shared=stack.enter_context(plan.new_kafka()))
         for name in names:
-            measured[name] = _play(name, replace(plan, directory=directory / name))
+            measured[name] = _play(name, replace(plan, directory=directory / name, daemons=[]))
     return measured
 
 
 def _play(name: str, plan: Plan) -> str:
     plan.directory.mkdir()
     start, scenario = time.perf_counter(), SCENARIOS[name]
-    shown = f"{page.scenario(scenario.play(plan))}\n\n{page.surroundings(scenario.has_kafka)}"
+    sections = [*scenario.play(plan), *turns.sections(name, plan)]
+    shown = f"{page.scenario(sections)}\n\n{page.surroundings(scenario.has_kafka)}"
     took_s = time.perf_counter() - start
     print(f"\n{shown}\n\n{name}: {took_s:.0f} s ({scenario.estimated_s} s as estimated)", flush=True)
     return shown

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.pairs.rounds import COMPILED, MUSTER
-from bench.pairs.servers import kafka, muster
+from bench.pairs.servers import WatchedDaemon, kafka, muster
 from bench.pairs.singles import PARTITIONS
 from bench.pairs.sources import COMPILED_TREE, is_current
 from harness.daemon import ROOT, MusterDaemon
@@ -57,6 +57,7 @@ class Plan:
     growth_warm_ups: int = 1
     growth_delay_ms: int = 500  # Begins once more while members come: enough that all do.
     initial_delay_ms: int = 3_000  # Of rebalances, in both.
+    daemons: list[WatchedDaemon] = field(default_factory=list)  # All that were made.
     builds: Mapping[str, Path] = field(default_factory=lambda: {MUSTER: ROOT})
     tree: Path = ROOT  # What `muster` starts where no other is named.
     shared: KafkaBroker | None = (
@@ -67,7 +68,9 @@ class Plan:
         self, name: str = "muster", overrides: Mapping[str, str] | None = None, tree: Path | None = None
     ) -> MusterDaemon:
         """A daemon to be measured, of the scenario's own; of `self.tree`, unless `tree` says else."""
-        return muster(self.folder(name), {**self._settings, **(overrides or {})}, tree or self.tree)
+        daemon = muster(self.folder(name), {**self._settings, **(overrides or {})}, tree or self.tree)
+        self.daemons.append(daemon)
+        return daemon
 
     def folder(self, name: str) -> Path:
         """The folder of a server of this name; log.dirs is a list, so there is no comma in it."""

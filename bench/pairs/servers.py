@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness.daemon import ROOT, MusterDaemon
 from harness.kafka_broker import SMALL, KafkaBroker
@@ -23,6 +24,9 @@ KAFKA_THREADS: Final = {"num.network.threads": "3", "num.io.threads": "8"}
 TICK_US: Final = 1_000_000 / os.sysconf("SC_CLK_TCK")
 PROCESS_CLOCK: Final = 2
 """`clock_getcpuclockid` makes the clock of a process of its inverted id above three bits that say which one."""
+
+LONGEST_TURN: Final = "the longest turn of the event loop"
+"""What the daemon logs when it stops."""
 
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -51,9 +55,34 @@ class Floor(ServerProcess):
             return probe.connect_ex((HOST, self.port)) == 0
 
 
-def muster(directory: Path, overrides: Mapping[str, str] | None = None, tree: Path = ROOT) -> MusterDaemon:
+class LongestTurn(NamedTuple):
+    """Of one life of a daemon, on each clock; the two need not be the same turn."""
+
+    cpu_ms: float
+    wall_ms: float
+
+
+class WatchedDaemon(MusterDaemon):
+    """A daemon that is stopped, not killed, when its work is done, and says how long its turns were."""
+
+    longest_turns: Sequence[LongestTurn] = ()
+    """Of each life that was stopped; known once the daemon is left as a context."""
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            if self._process is not None and error[0] is None:
+                self.terminate()
+        finally:
+            super().__exit__(*error)
+        reports = [
+            json.loads(line) for line in self.log_path.read_text().splitlines() if LONGEST_TURN in line
+        ]
+        self.longest_turns = [LongestTurn(each["cpu_ms"], each["wall_ms"]) for each in reports]
+
+
+def muster(directory: Path, overrides: Mapping[str, str] | None = None, tree: Path = ROOT) -> WatchedDaemon:
     """The daemon with the settings that users get, but for `overrides`; of this checkout, or of `tree`."""
-    return MusterDaemon(directory, overrides, tree=tree)
+    return WatchedDaemon(directory, overrides, tree=tree)
 
 
 def kafka(directory: Path, overrides: Mapping[str, str] | None = None) -> KafkaBroker:

@@ -69,6 +69,7 @@ ASKED: Final = (
     Asked("restarts.clean", f"{RESTART}: after a clean stop", 0.2),
     Asked("restarts.killed", f"{RESTART}: after kill -9", 0.3),
     Asked("cold.time", "start, short work, stop: time", 0.1),
+    Asked("turn", "longest turn of the event loop, ms of CPU", 20.0),
 )
 BY_KEY: Final = {each.key: each for each in ASKED}
 
