@@ -7,21 +7,24 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from coordinator.groups.classic.records import encode_record
 from coordinator.groups.partitioning import partition_for
+from coordinator.server.pending import Pending
 from coordinator.server.splitting import MAX_ENCODED_ON_LOOP, MAX_PER_PIECE, in_turns, reply
 from coordinator.topics.catalogue import CatalogueEntry, write_catalogue
 from harness.daemon import MusterDaemon
 from harness.processes import wait_until
 from harness.wire import WireClient
 from protocol.errors import ErrorCode
+from protocol.framing import response_frame
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from protocol.records.records import Record, encode_batch
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files
@@ -95,6 +98,36 @@ def test_a_large_answer_is_put_together_on_a_thread_and_a_small_one_is_not() -> 
     future.set_result(work())
     done(future)
     assert asked.answers == ["small", "large"]
+
+
+class Client:
+    """The connection of one request, which keeps the chunks of its answer."""
+
+    client_host, listener_name, is_open = "/127.0.0.1", "PLAINTEXT", True
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+
+    def on_answered(self, pending: Pending) -> None:
+        assert pending.chunks is not None
+        self.chunks += map(bytes, pending.chunks)
+
+
+def test_a_large_answer_is_few_chunks_when_it_comes_back_from_the_thread() -> None:
+    """The event loop joins them: half a million would take it a tenth of a second."""
+    client, loop = Client(), Loop()
+    answer = ListGroupsResponse(
+        groups=[ListedGroup(group_id=f"g-{number}", protocol_type="") for number in range(30_000)]
+    )
+    pending = Pending(client, SimpleNamespace(name="ListGroups", pipelines=False), 4, 7, "test")  # type: ignore[arg-type]
+    pending.reply_aside(lambda: answer, loop.run_aside)
+    ((work, done),) = loop.aside
+    future: Future[object] = Future()
+    future.set_result(work())
+    assert client.chunks == []
+    done(future)
+    assert len(client.chunks) <= 20
+    assert b"".join(client.chunks) == b"".join(response_frame(7, answer, 4))
 
 
 # A daemon that has them.

@@ -221,9 +221,9 @@ class Group:
         if self.protocol_name is None:
             return None
         try:
-            wanted = [
-                decode_subscription(m.metadata(self.protocol_name)).topics for m in self.members.values()
-            ]
+            # Most members of a group have the same, byte by byte.
+            metadata = dict.fromkeys(m.metadata(self.protocol_name) for m in self.members.values())
+            wanted = [decode_subscription(each).topics for each in metadata]
         except DecodeError:
             return None
         return frozenset(topic for topics in wanted for topic in topics)
