@@ -18,17 +18,15 @@ import structlog
 from coordinator.server.api_table import API_VERSIONS_KEY, Api, ApiVersionsHandler
 from coordinator.server.client_ids import ClientIds
 from coordinator.server.connection_host import ConnectionHost
+from coordinator.server.decoding import AsideDecoder, decode_request, takes_long
 from coordinator.server.gathering import Frames, Gathering
-from coordinator.server.large_frame import LARGE_FROM_BYTES
 from coordinator.server.order import ReplyOrder
 from coordinator.server.outgoing import Outgoing, joined
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import PreparedRequests
 from coordinator.server.turn_parts import PutOff, drop, ends_later, not_connected
-from protocol.codec.codec import decode
 from protocol.codec.primitives import Buffer
 from protocol.errors import DecodeError
-from protocol.framing import skip_tagged_fields
 from storage.files import StorageError
 from storage.log.file_range import FileRange
 
@@ -120,11 +118,7 @@ class Connection(asyncio.Protocol):
         self.client_host, self.peer = f"/{peer[0]}", f"{peer[0]}:{peer[1]}"
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self._outgoing = Outgoing(
-            self._transport,
-            self._host.readers,
-            self._host.slow_readers,
-            self._on_sent,
-            self._on_unreadable,
+            self._transport, self._host.readers, self._host.slow_readers, self._on_sent, self._on_unreadable
         )
         self._sending = self._outgoing.queue
         self._gathering = Gathering(self, self._transport, self._pool)
@@ -260,40 +254,40 @@ class Connection(asyncio.Protocol):
             self.refuse(f"{api.name}: client id: {error}")
             return False
         pending = Pending(self, api, version, correlation_id, client_id, stop - start)
+        self._order.add(pending)
         self.last_request_ms = now_ms = self._clock.now_ms()
         if now_ms >= self._host.accept_at_ms:
             self._host.accept(now_ms)
         if (prepared := self._prepared.match(key, data, start - 4, stop)) is not None:
-            self._handle(*prepared, pending)
-            return True
-        if api.min_version <= version <= api.max_version:
+            self.call(*prepared, pending)
+        elif api.min_version <= version <= api.max_version:
             self._decode(api, pending, data, body, stop)
-            return True
-        if key == API_VERSIONS_KEY:
-            self._handle(cast(ApiVersionsHandler, api.handle).unsupported_version, None, pending)
-            return True
-        self.refuse(f"{api.name} v{version}; served are {api.min_version} to {api.max_version}")
-        return False
+        elif key == API_VERSIONS_KEY:
+            self.call(cast(ApiVersionsHandler, api.handle).unsupported_version, None, pending)
+        else:
+            self.refuse(f"{api.name} v{version}; served are {api.min_version} to {api.max_version}")
+            return False
+        return True
 
     def _decode(self, api: Api, pending: Pending, data: Frames, body: int, stop: int) -> None:
         """Decode the request in `data[body:stop]` and call its handler; close the connection if that fails."""
         version = pending.api_version
+        if takes_long(api, stop - body):
+            AsideDecoder(self, api, pending, self._pool).begin(self._host.readers, data, body, stop)
+            return
         try:
-            frame = memoryview(data)[body:stop] if stop - body > LARGE_FROM_BYTES else bytes(data[body:stop])
-            tags_end = 0 if version < api.flexible_since else skip_tagged_fields(frame, 0)
-            request: Any = decode(api.request_class, version, frame, tags_end)
+            request = decode_request(api, version, data, body, stop)
         except DecodeError as error:
             self.refuse(f"{api.name} v{version}: {error}")
             return
         if api.prepare is not None:
             start = stop - pending.frame_bytes - _SIZE.size
             self._prepared.maybe_prepare(api.key, api.prepare, request, version, bytes(data[start:stop]))
-        self._handle(api.handle, request, pending)
+        self.call(api.handle, request, pending)
 
-    def _handle(self, handle: Callable[[Any, Pending], None], request: Any, pending: Pending) -> None:
-        """Give `pending` its place in the order, and call its handler."""
+    def call(self, handle: Callable[[Any, Pending], None], request: Any, pending: Pending) -> None:
+        """Call the handler of a request that has its place in the order."""
         api = pending.api
-        self._order.add(pending)
         try:
             handle(request, pending)
         except Exception:  # A bug of ours: the client sees its connection close, the log has the trace.

@@ -15,7 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import structlog
 
@@ -38,10 +38,13 @@ UNREAD_BYTES: Final = 128 << 20
 MAX_BUFFERS: Final = 512  # Buffers of one write: the system takes 1024.
 
 
+T = TypeVar("T")
+
+
 class Readers(Protocol):
     """The threads that read from files, which may wait for the disk."""
 
-    def submit(self, work: Callable[[], Chunk], done: Callable[[Future[Chunk]], None]) -> None: ...
+    def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None: ...
 
 
 class SlowReaders:

@@ -103,7 +103,7 @@ class Pending:
         the connection.
         """
         assert self.chunks is None, f"{self.api.name} was answered twice"
-        self._release_memory()
+        self.release_memory()
         if not self.connection.is_open:
             return
         if isinstance(response, EncodedResponse):
@@ -140,16 +140,17 @@ class Pending:
 
     def no_reply(self) -> None:
         """Leave the order without an answer, as Produce with acks=0 does."""
-        self._release_memory()
+        self.release_memory()
         self.chunks = []
         self.connection.on_answered(self)
 
     def drop(self, reason: str) -> None:
         """Close the connection instead of answering: the only report of a failure where no answer is expected."""
-        self._release_memory()
+        self.release_memory()
         self.connection.refuse(f"{self.api.name} v{self.api_version}: {reason}")
 
-    def _release_memory(self) -> None:
+    def release_memory(self) -> None:
+        """Stop counting the request in the pool of memory."""
         if self.held_bytes:
             held_bytes, self.held_bytes = self.held_bytes, 0
             self.connection.release_memory(held_bytes)
