@@ -19,7 +19,7 @@ from coordinator.server.outgoing import (
     SlowReaders,
 )
 from coordinator.topics.workers import ThreadWorkers
-from storage.files import Chunk, File, Files, StorageError
+from storage.files import File, Files, StorageError
 from storage.log.file_range import FileRange
 
 CONTENT = bytes(range(251)) * 8000  # Some two megabytes, in no rhythm with a piece.
@@ -66,14 +66,14 @@ class SlowDisk:
     """Threads that do nothing until `finish`: what is read meanwhile has to wait without them."""
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[Callable[[], Chunk], Callable[[Future[Chunk]], None]]] = []
+        self.waiting: list[tuple[Callable[[], Any], Callable[[Future[Any]], None]]] = []
 
-    def submit(self, work: Callable[[], Chunk], done: Callable[[Future[Chunk]], None]) -> None:
+    def submit(self, work: Callable[[], Any], done: Callable[[Future[Any]], None]) -> None:
         self.waiting.append((work, done))
 
     def finish(self) -> None:
         work, done = self.waiting.pop(0)
-        future: Future[Chunk] = Future()
+        future: Future[Any] = Future()
         try:
             future.set_result(work())
         except StorageError as error:

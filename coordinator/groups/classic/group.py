@@ -200,6 +200,8 @@ class Group:
         """Return the protocol that most members prefer, of those that all offer; in a tie, the first voted for."""
         everyone = len(self.members)
         candidates = {name for name, count in self.protocol_counts.items() if count == everyone}
+        if len(candidates) == 1:
+            return candidates.pop()  # All members vote for it.
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=votes.__getitem__)
 
