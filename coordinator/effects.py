@@ -283,6 +283,7 @@ class Effects:
         """Append all that `result` asks for, which is no transactional batch."""
         assert result.producer is None, "a transactional batch is the only effect of its event"
         assert result.marker is None, "a marker is the only effect of its event"
+        assert not result.markers, "no event of a group has markers written"
         self.records += result.records
         self.replies += result.replies
         self.timers += result.timers

@@ -24,7 +24,7 @@ MIN_LOG_BYTES: Final = 256 << 10
 def write_snapshots(runners: Iterable[ShardRunner[Any]], min_log_bytes: int = MIN_LOG_BYTES) -> int:
     """Leave a snapshot of each stopped shard whose log is closed, and whole; return how many were written. Blocks.
 
-    An error of the disk is logged: the next start reads that log.
+    An error of the disk, or a bug, is logged: the next start reads that log.
     """
     count = 0
     for runner in runners:
@@ -45,5 +45,8 @@ def _write(runner: ShardRunner[Any], final: FinalState, snapshots: SnapshotKind[
         runner.log.write_shard_snapshot(snapshots.version, snapshots.encode(final.shard))
     except StorageError as error:
         log.warning("a shard's snapshot is not left", partition=runner.partition, error=str(error))
+        return False
+    except Exception:  # A bug of ours: the log is whole without it, and the stop has more to do.
+        log.exception("a shard's snapshot is not left", partition=runner.partition)
         return False
     return True

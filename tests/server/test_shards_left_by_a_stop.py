@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from coordinator.runtime.shard_states import CLOSED
 from coordinator.runtime.snapshots import MIN_LOG_BYTES, write_snapshots
 from coordinator.shard.shard import Shard
@@ -125,5 +129,20 @@ def test_an_empty_log_needs_none() -> None:
 def test_a_snapshot_that_cannot_be_written_keeps_no_other_from_being() -> None:
     first, second = stopped(busy()), stopped(busy())
     first.log.snapshot_failure = BROKEN
+    assert write_snapshots([first.runner, second.runner], 0) == 1
+    assert second.log.snapshot is not None
+
+
+def test_a_bug_in_one_shards_snapshot_keeps_no_other_from_being_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = stopped(busy()), stopped(busy())
+    kind = first.runner.kind
+    assert kind.snapshots is not None
+
+    def bug(shard: object) -> list[bytes]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(first.runner, "kind", replace(kind, snapshots=replace(kind.snapshots, encode=bug)))
     assert write_snapshots([first.runner, second.runner], 0) == 1
     assert second.log.snapshot is not None
