@@ -3,7 +3,7 @@
 The daemon is a real one and waits no initial delay, so nothing but the order within its turns keeps the members
 together. Each needs two JoinGroups, and one more for every generation that did not have all of them. How many
 that are depends on the machine too: a quiet one forgives much, a busy one needs some. So the bounds here are wide,
-well below what it took where joins were handled as they came (up to 16 generations and 24,000 JoinGroups); what the
+if below what it took where joins were handled as they came (up to 16 generations, 24,000 JoinGroups); what the
 order does, turn by turn and the same each time, is held by `test_deferred_joins.py`.
 """
 
