@@ -81,6 +81,21 @@ def test_requests_beyond_the_share_of_a_turn_are_started_in_the_next_in_order(se
     assert transport.is_reading()
 
 
+def test_what_comes_in_the_next_turn_waits_for_what_was_put_off(server: BusyServer) -> None:
+    """Sockets are read before what was put off comes up, and that turn has a share of its own."""
+    transport = FakeTransport()
+    connection = connected_to(server, transport)
+    server.use_up()
+    connection.data_received(heartbeat(1))
+    server.turn.begin(server.cpu_s)
+    assert not server.turn.is_over()
+    connection.data_received(heartbeat(2))
+    assert server.started_ids() == []
+    server.next_turn()
+    server.next_turn()
+    assert server.started_ids() == [1, 2]
+
+
 def test_a_client_that_sends_more_than_its_slices_is_read_no_faster(server: BusyServer) -> None:
     """What it has sent and nobody has read stays in its socket, however long that goes on."""
     server.is_answering = True
