@@ -11,7 +11,6 @@ bench`.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 import time
@@ -23,7 +22,7 @@ from bench.machine import machine
 from bench.offsets_log import GROUPS, group_name, write_offsets_log
 from bench.pairs.crowd import Crowd, await_coordinator, joined
 from bench.pairs.lanes import connect
-from bench.pairs.servers import LONGEST_TURN
+from bench.pairs.servers import LongestTurn, muster
 from harness.daemon import MusterDaemon
 from harness.processes import wait_until
 from harness.wire import WireClient
@@ -99,16 +98,13 @@ def resident_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def longest_turn(name: str) -> tuple[float, float]:
-    """Play one scenario; return the longest turn of its last daemon: ms of CPU, and ms on the wall."""
+def longest_turn(name: str) -> LongestTurn:
+    """Play one scenario; return the longest turn of its last daemon."""
     with tempfile.TemporaryDirectory() as directory:
         settings = SETTINGS if name != "storms" else SETTINGS | {"group.min.session.timeout.ms": "1000"}
-        with MusterDaemon(Path(directory), settings) as daemon:
+        with muster(Path(directory), settings) as daemon:
             SCENARIOS[name](daemon)
-            daemon.terminate()
-            lines = [line for line in daemon.log_path.read_text().splitlines() if LONGEST_TURN in line]
-    found = json.loads(lines[-1])
-    return found["cpu_ms"], found["wall_ms"]
+        return daemon.longest_turns[-1]
 
 
 def main() -> None:

@@ -64,9 +64,8 @@ class Gathering:
         self._awaits_memory = False  # Whether a large frame, begun in `pieces`, is not admitted yet.
         # Receives instead of the owner until a large frame is complete.
         self._large_frame: LargeFrame | None = None
-        self._whole_bytes = (
-            0  # Size of a large frame that is whole but not started; it is counted as a frame.
-        )
+        # Size of a large frame that is whole but not started; it is counted as a frame.
+        self._whole_bytes = 0
 
     def begin(self, data: Frames, needed_bytes: int) -> None:
         """Keep `data`: no request in it can start before `needed_bytes` have been received."""

@@ -25,7 +25,7 @@ from harness.doubles.inline_workers import InlineWorkers
 from protocol.errors import ErrorCode
 from protocol.framing import EncodedResponse, encode_request
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
@@ -158,14 +158,14 @@ def heartbeat(correlation_id: int) -> bytes:
     )
 
 
-def join(correlation_id: int) -> bytes:
+def join(correlation_id: int, *protocols: JoinGroupRequestProtocol) -> bytes:
     request = JoinGroupRequest(
         group_id="g",
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,
         member_id="",
         protocol_type="consumer",
-        protocols=[],
+        protocols=list(protocols),
     )
     return encode_request(request, 9, correlation_id, "c")
 

@@ -10,13 +10,13 @@ import pytest
 
 from coordinator.server.connection import Connection
 from coordinator.server.decoding import ASIDE_FROM_BYTES
-from protocol.framing import encode_request
+from harness.doubles.inline_workers import InlineWorkers
 from protocol.messages.heartbeat import HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from tests.server.test_connection import FakeServer, FakeTransport, connected_to, heartbeat, join
 
 
-class HeldThreads:
+class HeldThreads(InlineWorkers):
     """Threads that do their work when the test says so."""
 
     def __init__(self) -> None:
@@ -28,12 +28,7 @@ class HeldThreads:
     def run(self) -> None:
         held, self.held = self.held, []
         for work, done in held:
-            future: Future[Any] = Future()
-            try:
-                future.set_result(work())
-            except Exception as error:  # As `ThreadWorkers` hands it over.
-                future.set_exception(error)
-            done(future)
+            super().submit(work, done)
 
 
 @pytest.fixture
@@ -45,7 +40,7 @@ def threads() -> HeldThreads:
 def server(threads: HeldThreads) -> FakeServer:
     server = FakeServer()
     server.max_request_bytes = 4 * ASIDE_FROM_BYTES
-    server.readers = threads  # type: ignore[assignment]  # Held, where the double's own are at once.
+    server.readers = threads
     return server
 
 
@@ -60,15 +55,7 @@ def connection(server: FakeServer, transport: FakeTransport) -> Connection:
 
 
 def large_join(correlation_id: int) -> bytes:
-    request = JoinGroupRequest(
-        group_id="g",
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(ASIDE_FROM_BYTES))],
-    )
-    return encode_request(request, 9, correlation_id, "c")
+    return join(correlation_id, JoinGroupRequestProtocol(name="range", metadata=bytes(ASIDE_FROM_BYTES)))
 
 
 def test_a_large_request_is_started_once_a_thread_has_decoded_it(
