@@ -39,9 +39,8 @@ class StagedLog(PartitionLog):
         super().__init__(directory, config, files, opening)
         self.journal_lock = Lock()  # Held while a frame is written; the journal puts its own here.
         self.cut_back_journal: Callable[[], None] = _nothing  # The same.
-        self.want_written: Callable[[], None] = (
-            _nothing  # The same: has what is behind written soon; any thread.
-        )
+        # The same: has what is behind written soon; on any thread.
+        self.want_written: Callable[[], None] = _nothing
         self.waiting_readers = 0  # Of the event loop; those that wait for what the next frames bring.
         self.on_written: Callable[[StorageError | None], None] = _ignore  # On the event loop, by the journal.
         self._behind: deque[StagedBatch] = deque()
