@@ -40,6 +40,13 @@ class Operation:
     def __str__(self) -> str:
         return f"{self.name} {self.path.name}"
 
+    def is_at(self, name: str, place: str) -> bool:
+        """Whether it is this operation on a path whose last two parts have `place` in them.
+
+        What stands before them is the machine's: pytest's own folder may be called "pytest-1".
+        """
+        return self.name == name and place in "/".join(self.path.parts[-2:])
+
 
 Fault: TypeAlias = Callable[[Operation], OSError | int | None]
 """Decides the outcome of an operation: an error to raise, the bytes that a write takes, or None for success."""

@@ -11,8 +11,9 @@ from tests.clients.groups import Group
 PROCESSES = 5
 MEMBERS = 50
 # All come within the initial delay of 500 ms. The leader of kafka-python's members joins once more where it
-# learns of the topic's partitions only after it has joined: it compares what it knew with what it assigned.
-MAX_GENERATIONS = {"kafka_python": 2}
+# learns of the topic's partitions only after it has joined: it compares what it knew with what it assigned. On a
+# busy machine it does so twice: "leader rejoined" is the cause of both in the group's history.
+MAX_GENERATIONS = {"kafka_python": 3}
 
 
 def test_fifty_members_join_at_once(

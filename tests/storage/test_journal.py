@@ -39,11 +39,9 @@ def shards(disk: FaultyFiles) -> Shards:
     return Shards(disk.root, disk).opened()
 
 
-def failing(name: str, part_of_path: str, number: int = errno.EIO) -> Fault:
-    """Fails all such operations on paths with this in them."""
-    return lambda operation: (
-        OSError(number, "fault") if operation.name == name and part_of_path in str(operation.path) else None
-    )
+def failing(name: str, place: str, number: int = errno.EIO) -> Fault:
+    """Fails all such operations at this place."""
+    return lambda operation: OSError(number, "fault") if operation.is_at(name, place) else None
 
 
 def stick(shards: Shards, disk: FaultyFiles, index: int = 0) -> None:
@@ -168,7 +166,7 @@ def test_a_bug_in_one_log_keeps_no_other_from_being_written_and_is_raised(
     shards: Shards, disk: FaultyFiles
 ) -> None:
     def bug(operation: Operation) -> None:
-        if operation.name == "write" and "t-0/" in str(operation.path):
+        if operation.is_at("write", "t-0/"):
             raise ZeroDivisionError
 
     for index in range(2):
@@ -356,7 +354,7 @@ def test_what_was_copied_once_is_copied_again(shards: Shards, disk: FaultyFiles)
 def test_a_log_that_was_never_opened_has_all_it_inherited_copied(shards: Shards, disk: FaultyFiles) -> None:
     shards.commit(0, 3)
     disk.read_fault = lambda operation: (
-        OSError(errno.EMFILE, "fault") if operation.name == "list" and "t-0" in str(operation.path) else None
+        OSError(errno.EMFILE, "fault") if operation.is_at("list", "t-0") else None
     )
     after = shards.again()
     with pytest.raises(StorageError):

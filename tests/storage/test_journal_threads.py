@@ -46,12 +46,12 @@ class Loop:
 class Gate:
     """A fault of the double that holds operations of a name on certain paths, until it is opened."""
 
-    def __init__(self, name: str, part_of_path: str) -> None:
+    def __init__(self, name: str, place: str) -> None:
         self.reached = Event()
-        self._name, self._part, self._open = name, part_of_path, Event()
+        self._name, self._place, self._open = name, place, Event()
 
     def __call__(self, operation: Operation) -> None:
-        if operation.name == self._name and self._part in str(operation.path):
+        if operation.is_at(self._name, self._place):
             self.reached.set()
             assert self._open.wait(PATIENCE_S)
 
@@ -172,17 +172,13 @@ def test_a_frame_that_fails_is_answered_with_its_error_and_the_next_one_goes_on(
     assert world.answers[-1][1] is None
 
 
-def failing(name: str, part_of_path: str) -> Callable[[Operation], OSError | None]:
-    return lambda operation: (
-        OSError(errno.EIO, "fault")
-        if operation.name == name and part_of_path in str(operation.path)
-        else None
-    )
+def failing(name: str, place: str) -> Callable[[Operation], OSError | None]:
+    return lambda operation: OSError(errno.EIO, "fault") if operation.is_at(name, place) else None
 
 
-def bug_at(name: str, part_of_path: str) -> Callable[[Operation], None]:
+def bug_at(name: str, place: str) -> Callable[[Operation], None]:
     def fault(operation: Operation) -> None:
-        if operation.name == name and part_of_path in str(operation.path):
+        if operation.is_at(name, place):
             raise ZeroDivisionError("a bug")
 
     return fault
