@@ -26,7 +26,7 @@ ONLY ?=
 
 ALSO = compiled run-compiled wheel check format docs constraints clean demo \
 	spoken test-compiled test-long test-long-rotation conformance simulation mutants mutants-rotation \
-	soak soak-kill soak-log soak-disk soak-transactions \
+	soak soak-kill soak-log soak-disk soak-storms soak-transactions \
 	bench bench-quick bench-against bench-log bench-throughput bench-spark profile spark-cluster
 .PHONY: help run test always $(ALSO)
 
@@ -158,6 +158,10 @@ soak-log: $(VENV)/.dev
 # Every crash point twenty times, and every byte of a small directory flipped: some ten minutes.
 soak-disk: $(VENV)/.dev
 	MUSTER_CRASH_ROUNDS=20 MUSTER_FLIP_STRIDE=1 $(BIN)/python -m pytest tests/server/test_crash_sweep.py tests/server/test_flips.py
+
+# Storms of joins, whose memory must not creep up: half an hour.
+soak-storms: $(VENV)/.dev
+	$(BIN)/python -m tests.soak_storms --minutes $(or $(MINUTES),30)
 
 # Consume, transform, produce in transactions, while workers and daemon are killed: ten minutes, or MINUTES.
 soak-transactions: $(VENV)/.dev

@@ -19,7 +19,7 @@ from coordinator.data.broker import Broker
 from coordinator.data.fetch_sessions import FetchSessions
 from coordinator.data.markers import Markers
 from coordinator.data.producer_ids import ProducerIds
-from coordinator.effects import GroupEvent
+from coordinator.effects import HistoryRow
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
@@ -274,9 +274,9 @@ class Daemon:
         )
         return TransactionShard(partition, transaction_settings(self._settings), deps)
 
-    def _record_history(self, events: tuple[GroupEvent, ...]) -> None:
+    def _record_history(self, rows: tuple[HistoryRow, ...]) -> None:
         assert self._history is not None
-        self._history.record(events)
+        self._history.record(rows)
 
     def _on_altered(self, settings: TopicSettings) -> None:
         """Pass settings that changed at run time to the server, the cleaner and other parts."""

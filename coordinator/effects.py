@@ -7,7 +7,7 @@ carries out its effects. Nothing here knows a socket, a file or a clock; every t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
@@ -194,6 +194,24 @@ class MarkersWanted:
     then: object  # Handed back as `MarkersWritten`.
 
 
+class HistoryRow(NamedTuple):
+    """One change of a group as its handler records it: what happened, in plain values.
+
+    A storm makes thousands while its joins wait to be answered. `coordinator.history` makes a `GroupEvent` of a
+    row, with its reason in words, when it is read or written to the topic.
+    """
+
+    group_id: str
+    generation_id: int
+    from_state: str
+    to_state: str
+    cause: Any  # A `Cause`, with the first few of the members that it removed.
+    wall_ms: int
+    member_count: int
+    removed_count: int
+    phase: Mapping[str, Any] | None = None  # Further fields of the event, about the phase that ended.
+
+
 @dataclass(frozen=True, slots=True)
 class GroupEvent:
     """One line of a group's history, for people: what changed, why, and by which member or client."""
@@ -233,7 +251,7 @@ class Result(NamedTuple):
     records: Records = ()  # Appended to the offsets partition as one atomic batch, and replayed.
     replies: tuple[Reply, ...] = ()  # Sent once the log is durable up to what this handler has seen.
     timers: tuple[SetTimer, ...] = ()  # Armed at `deadline_ms`; cancelled if that is None.
-    history: tuple[GroupEvent, ...] = ()  # What happened and why, for people.
+    history: tuple[HistoryRow, ...] = ()  # What happened and why, for people.
     then: object | None = None  # Handed back as `AppendFinished` with the outcome of the append.
     superseded: tuple[ReplyTo, ...] = ()  # Parked requests that a newer one replaced: never answered (3.26).
     markers: tuple[MarkersWanted, ...] = ()  # Begun when the records, and all before them, are durable.
@@ -261,7 +279,7 @@ class Effects:
         self.records: list[Appendable] = []
         self.replies: list[Reply] = []
         self.timers: list[SetTimer] = []
-        self.history: list[GroupEvent] = []
+        self.history: list[HistoryRow] = []
         self.superseded: list[ReplyTo] = []
         self.then: object | None = None
         self.atomic = True
@@ -317,7 +335,7 @@ def combine(results: Iterable[Result]) -> Result:
     records: list[Appendable] = []
     replies: list[Reply] = []
     timers: list[SetTimer] = []
-    history: list[GroupEvent] = []
+    history: list[HistoryRow] = []
     superseded: list[ReplyTo] = []
     markers: list[MarkersWanted] = []
     thens: list[object] = []

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.effects import GroupEvent
+from coordinator.effects import GroupEvent, HistoryRow
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.history.events import (
     MAX_EVENTS,
     MAX_GROUPS,
@@ -19,9 +21,10 @@ from coordinator.history.events import (
     Drained,
     History,
     HistoryError,
-    clipped,
+    bounded,
     decode_event,
     encode_event,
+    worded,
 )
 
 EVENT = GroupEvent(
@@ -29,7 +32,7 @@ EVENT = GroupEvent(
     generation_id=3,
     from_state="Stable",
     to_state="PreparingRebalance",
-    reason="session timeout",
+    reason="session expired: silent",
     wall_ms=1_700_000_000_000,
     member_id="consumer-1-f00",
     client_id="consumer-1",
@@ -37,6 +40,28 @@ EVENT = GroupEvent(
     member_count=2,
     phase_ms={"join": 12},
     last_member_id="consumer-2-ba5",
+    cause="session_expired",
+    removed_count=12,
+    removed_member_ids=("consumer-1-f00", "consumer-3-bee"),
+)
+CAUSE = Cause(
+    CauseKind.SESSION_EXPIRED,
+    "silent",
+    member_id="consumer-1-f00",
+    client_id="consumer-1",
+    client_host="/127.0.0.1",
+    removed=("consumer-1-f00", "consumer-3-bee"),
+)
+ROW = HistoryRow(
+    group_id="billing",
+    generation_id=3,
+    from_state="Stable",
+    to_state="PreparingRebalance",
+    cause=CAUSE,
+    wall_ms=1_700_000_000_000,
+    member_count=2,
+    removed_count=12,
+    phase={"phase_ms": {"join": 12}, "last_member_id": "consumer-2-ba5"},
 )
 
 texts = st.text(max_size=MAX_TEXT)
@@ -72,6 +97,11 @@ def numbered(number: int, group_id: str = "billing") -> GroupEvent:
     return replace(EVENT, group_id=group_id, generation_id=number)
 
 
+def row(number: int, group_id: str = "billing") -> HistoryRow:
+    """What is recorded, and read as `numbered`."""
+    return ROW._replace(group_id=group_id, generation_id=number)
+
+
 def generations(history: History, group_id: str = "billing") -> list[int]:
     return [event.generation_id for event in history.events(group_id)]
 
@@ -86,7 +116,7 @@ def test_an_event_is_the_same_after_a_trip_to_the_topic(event: GroupEvent) -> No
 def test_the_value_is_json_under_a_schema_number() -> None:
     value = json.loads(encode_event(EVENT)[1])
     assert value["schema"] == 1
-    assert value["reason"] == "session timeout"
+    assert value["reason"] == "session expired: silent"
     assert value["phase_ms"] == {"join": 12}
 
 
@@ -105,8 +135,8 @@ def test_what_is_no_event_is_refused(value: bytes | None) -> None:
 
 def test_the_newest_events_of_each_group_are_kept() -> None:
     history = History(2)
-    history.record(map(numbered, range(4)))
-    history.record([numbered(9, "orders")])
+    history.record(map(row, range(4)))
+    history.record([row(9, "orders")])
     assert generations(history) == [2, 3]
     assert generations(history, "orders") == [9]
     assert generations(history, "unknown") == []
@@ -114,7 +144,7 @@ def test_the_newest_events_of_each_group_are_kept() -> None:
 
 def test_of_too_many_groups_the_one_longest_without_an_event_is_let_go() -> None:
     history = History(5, max_groups=2)
-    history.record([numbered(1, "first"), numbered(2, "second"), numbered(3, "first"), numbered(4, "third")])
+    history.record([row(1, "first"), row(2, "second"), row(3, "first"), row(4, "third")])
     assert generations(history, "second") == []
     assert generations(history, "first") == [1, 3]
     assert generations(history, "third") == [4]
@@ -122,20 +152,20 @@ def test_of_too_many_groups_the_one_longest_without_an_event_is_let_go() -> None
 
 def test_of_too_many_events_the_group_longest_without_one_is_let_go() -> None:
     history = History(3, max_events=4)
-    history.record([numbered(1, "old"), numbered(2, "old"), *map(numbered, range(3))])
+    history.record([row(1, "old"), row(2, "old"), *map(row, range(3))])
     assert generations(history, "old") == []
     assert generations(history) == [0, 1, 2]
 
 
 def test_a_group_may_fill_all_the_room_by_itself() -> None:
     history = History(3, max_events=2)
-    history.record(map(numbered, range(5)))
+    history.record(map(row, range(5)))
     assert generations(history) == [2, 3, 4]
 
 
 def test_events_wait_for_the_topic_in_order_and_leave_once() -> None:
     history = History(1)
-    history.record(map(numbered, range(3)))
+    history.record(map(row, range(3)))
     assert history.take(2) == Drained((numbered(0), numbered(1)), 0)
     assert history.take(2) == Drained((numbered(2),), 0)
     assert history.take(2) == Drained((), 0)
@@ -147,7 +177,7 @@ def gap(dropped: int, reason: str, wall_ms: int = EVENT.wall_ms) -> GroupEvent:
 
 def test_what_a_full_queue_loses_is_counted_once_reported_in_its_place_and_still_kept_in_memory() -> None:
     history = History(5, max_queued=2)
-    history.record(map(numbered, range(5)))
+    history.record(map(row, range(5)))
     assert (history.queued, history.is_dropping) == (2, True)
     three = gap(3, "3 events of any groups were dropped")
     assert history.take(10) == Drained((numbered(0), numbered(1), three), 3)
@@ -157,9 +187,9 @@ def test_what_a_full_queue_loses_is_counted_once_reported_in_its_place_and_still
 
 def test_each_gap_stands_between_the_events_before_and_behind_it() -> None:
     history = History(5, max_queued=2)
-    history.record(map(numbered, range(3)))
+    history.record(map(row, range(3)))
     assert history.take(1).events == (numbered(0),)
-    history.record(map(numbered, range(3, 6)))
+    history.record(map(row, range(3, 6)))
     one, two = (
         gap(n, f"{n} event{s} of any groups {be} dropped") for n, s, be in ((1, "", "was"), (2, "s", "were"))
     )
@@ -169,7 +199,7 @@ def test_each_gap_stands_between_the_events_before_and_behind_it() -> None:
 
 def test_what_was_taken_and_then_lost_is_reported_before_the_next_events() -> None:
     history = History(5)
-    history.record([numbered(0)])
+    history.record([row(0)])
     history.count_lost(4, wall_ms=7)
     history.count_lost(2, wall_ms=5)
     assert history.queued == 1, "a gap is no event"
@@ -181,9 +211,9 @@ def test_a_storm_of_100_000_transitions_in_one_turn_stays_within_its_bounds(
 ) -> None:
     """From twice as many groups as are kept, with texts as long as clients may send."""
     flood, groups = 100_000, 2 * MAX_GROUPS
-    long = replace(EVENT, client_id="c" * 30_000, removed_member_ids=("m" * 30_000,))
+    long = ROW._replace(cause=CAUSE._replace(client_id="c" * 30_000, removed=("m" * 30_000,)))
     history = History(200)
-    history.record(replace(long, group_id=f"g{n % groups}", generation_id=n) for n in range(flood))
+    history.record(long._replace(group_id=f"g{n % groups}", generation_id=n) for n in range(flood))
     kept = [event for number in range(groups) for event in history.events(f"g{number}")]
     assert history.queued == MAX_QUEUED
     assert 0 < len(kept) <= MAX_EVENTS
@@ -202,23 +232,47 @@ def test_a_storm_of_100_000_transitions_in_one_turn_stays_within_its_bounds(
 
 def test_with_no_room_per_group_events_still_reach_the_topic() -> None:
     history = History(0)
-    history.record([EVENT])
+    history.record([ROW])
     assert history.events("billing") == ()
     assert history.take(1).events == (EVENT,)
 
 
-def test_a_text_that_a_client_chose_is_cut_to_the_bound() -> None:
-    long = replace(EVENT, client_id="x" * 30_000, reason="y" * (MAX_TEXT + 1), member_id="z" * MAX_TEXT)
-    cut = clipped(long)
-    assert (cut.client_id, cut.reason, cut.member_id) == ("x" * 255 + "…", "y" * 255 + "…", "z" * MAX_TEXT)
-    assert clipped(EVENT) is EVENT
-    removed = clipped(replace(EVENT, removed_member_ids=("m" * 300, "n"))).removed_member_ids
+def test_a_row_is_worded_when_it_is_read() -> None:
+    assert worded(ROW) == EVENT
+    plain = ROW._replace(cause=Cause(CauseKind.GROUP_EMPTIED), removed_count=0, phase=None)
+    assert worded(plain) == GroupEvent(
+        "billing", 3, "Stable", "PreparingRebalance", "no members remain", ROW.wall_ms,
+        member_count=2, cause="group_emptied",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["detail", "client_reason", "member_id", "group_instance_id", "client_id", "client_host"]
+)
+def test_a_text_that_a_client_chose_is_cut_to_the_bound(name: str) -> None:
+    def named(text: str) -> Cause:
+        changes: dict[str, Any] = {name: text}
+        return CAUSE._replace(**changes)
+
+    long = bounded(ROW._replace(cause=named("x" * 30_000)))
+    assert long.cause == named("x" * 255 + "…")
+    exact = ROW._replace(cause=named("x" * MAX_TEXT))
+    assert bounded(exact) == exact
+
+
+def test_so_are_ids_of_members_that_were_removed_or_came_last_and_the_words_of_a_reason() -> None:
+    assert bounded(ROW) is ROW
+    removed = bounded(ROW._replace(cause=CAUSE._replace(removed=("m" * 300, "n")))).cause.removed
     assert removed == ("m" * 255 + "…", "n")
+    phase = bounded(ROW._replace(phase={"last_member_id": "m" * 300, "last_arrival_ms": 7})).phase
+    assert phase == {"last_member_id": "m" * 255 + "…", "last_arrival_ms": 7}
+    reason = worded(ROW._replace(cause=CAUSE._replace(detail="d" * 250))).reason
+    assert reason == ("session expired: " + "d" * 250)[:255] + "…"
 
 
 def test_a_group_that_is_forgotten_frees_its_room() -> None:
     history = History(3, max_events=3)
-    history.record(map(numbered, range(3)))
+    history.record(map(row, range(3)))
     history.forget("billing")
-    history.record([numbered(7, "a"), numbered(8, "b"), numbered(9, "c")])
+    history.record([row(7, "a"), row(8, "b"), row(9, "c")])
     assert [generations(history, group) for group in ("billing", "a", "b", "c")] == [[], [7], [8], [9]]

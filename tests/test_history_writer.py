@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.effects import GroupEvent
+from coordinator.effects import GroupEvent, HistoryRow
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.history.events import History, decode_event
 from coordinator.history.writer import EVENTS_PER_WRITE, WRITE_BYTES, HistoryWriter
 from protocol.errors import ErrorCode, OnDone
@@ -61,13 +62,13 @@ class Setup:
             self.run_soon()
 
 
-def event(group_id: str) -> GroupEvent:
-    return GroupEvent(group_id, 1, "Stable", "PreparingRebalance", "member joined", wall_ms=5)
+def row(group_id: str) -> HistoryRow:
+    return HistoryRow(group_id, 1, "Stable", "PreparingRebalance", Cause(CauseKind.MEMBER_JOINED), 5, 1, 0)
 
 
 def test_events_are_written_after_the_turn_and_in_order() -> None:
     setup = Setup()
-    setup.writer.record((event("a"), event("b")))
+    setup.writer.record((row("a"), row("b")))
     assert not setup.partition.batches, "no reply of this turn waits for it"
     setup.run_soon()
     assert setup.partition.group_ids() == ["a", "b"]
@@ -75,10 +76,10 @@ def test_events_are_written_after_the_turn_and_in_order() -> None:
 
 def test_one_write_is_under_way_at_a_time() -> None:
     setup = Setup()
-    setup.writer.record((event("a"),))
+    setup.writer.record((row("a"),))
     setup.run_soon()
-    setup.writer.record((event("b"),))
-    setup.writer.record((event("c"),))
+    setup.writer.record((row("b"),))
+    setup.writer.record((row("c"),))
     setup.run_soon()
     assert setup.partition.group_ids() == ["a"]
     setup.partition.waiting.pop()(ErrorCode.NONE)
@@ -88,27 +89,27 @@ def test_one_write_is_under_way_at_a_time() -> None:
 
 def test_a_failed_write_does_not_stop_the_next_which_reports_it() -> None:
     setup = Setup()
-    setup.writer.record((event("a"), event("a")))
+    setup.writer.record((row("a"), row("a")))
     setup.run_soon()
-    setup.writer.record((event("b"),))
+    setup.writer.record((row("b"),))
     setup.partition.waiting.pop()(ErrorCode.KAFKA_STORAGE_ERROR)
     setup.run_soon()
     assert [(e.group_id, e.cause, e.dropped_count) for e in setup.partition.events()] == [
-        ("a", "", 0), ("a", "", 0), ("", "events_dropped", 2), ("b", "", 0),
+        ("a", "member_joined", 0), ("a", "member_joined", 0), ("", "events_dropped", 2), ("b", "member_joined", 0),
     ]  # fmt: skip
 
 
 def test_a_disk_that_refuses_everything_is_not_tried_without_end() -> None:
     setup = Setup()
     setup.partition.refuses = True
-    setup.writer.record((event("a"), event("b")))
+    setup.writer.record((row("a"), row("b")))
     setup.run_soon()
     assert setup.partition.refused == 1
-    setup.writer.record((event("c"),))
+    setup.writer.record((row("c"),))
     setup.run_soon()
     assert setup.partition.refused == 2
     setup.partition.refuses = False
-    setup.writer.record((event("d"),))
+    setup.writer.record((row("d"),))
     setup.run_soon()
     assert [(e.group_id, e.dropped_count) for e in setup.partition.events()] == [("", 3), ("d", 0)]
 
@@ -117,10 +118,10 @@ def test_while_the_disk_is_stuck_events_are_dropped_and_then_reported_in_the_log
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     setup = Setup(max_queued=10)
-    setup.writer.record((event("a"),))
+    setup.writer.record((row("a"),))
     setup.run_soon()
     for _ in range(3):
-        setup.writer.record(tuple(event("b") for _ in range(10)))
+        setup.writer.record(tuple(row("b") for _ in range(10)))
     setup.run_soon()
     assert setup.partition.group_ids() == ["a"]
     assert capsys.readouterr().out.count("history events are being dropped") == 1, "once, not at every event"
@@ -134,8 +135,8 @@ def test_while_the_disk_is_stuck_events_are_dropped_and_then_reported_in_the_log
 
 def test_a_write_is_cut_by_events_and_where_group_ids_are_long_by_bytes() -> None:
     setup = Setup()
-    setup.writer.record(tuple(event("x" * 32_000) for _ in range(100)))
-    setup.writer.record(tuple(event("y") for _ in range(2 * EVENTS_PER_WRITE)))
+    setup.writer.record(tuple(row("x" * 32_000) for _ in range(100)))
+    setup.writer.record(tuple(row("y") for _ in range(2 * EVENTS_PER_WRITE)))
     setup.write_all()
     assert len(setup.partition.group_ids()) == 100 + 2 * EVENTS_PER_WRITE
     assert all(len(batch) < WRITE_BYTES + 70_000 for batch in setup.partition.batches)
@@ -145,9 +146,9 @@ def test_a_write_is_cut_by_events_and_where_group_ids_are_long_by_bytes() -> Non
 
 def test_a_stop_writes_what_is_queued_and_the_turn_that_was_due_does_nothing() -> None:
     setup = Setup()
-    setup.writer.record((event("a"),))
+    setup.writer.record((row("a"),))
     setup.run_soon()
-    setup.writer.record(tuple(event(f"g{number}") for number in range(1_200)))
+    setup.writer.record(tuple(row(f"g{number}") for number in range(1_200)))
     setup.writer.close()
     assert len(setup.partition.group_ids()) == 1_201
     setup.partition.waiting.pop()(ErrorCode.NONE)
@@ -157,7 +158,7 @@ def test_a_stop_writes_what_is_queued_and_the_turn_that_was_due_does_nothing() -
 
 def test_a_turn_that_comes_after_the_stop_writes_nothing() -> None:
     setup = Setup()
-    setup.writer.record((event("a"),))
+    setup.writer.record((row("a"),))
     setup.writer.close()
     setup.run_soon()
     assert setup.partition.group_ids() == ["a"]

@@ -1,10 +1,11 @@
 """The history of groups, for people to read: what changed, when, why and through which member.
 
-`History` keeps the newest events of each group in memory, and queues every event for the topic
-`__group_events`, which `HistoryWriter` writes (`take`). On the topic an event is JSON under a schema
-number, keyed by group id (docs/history.md). Everything that peers can make grow is bounded here. Events that a
-full queue drops are counted, and the topic gets one event in their place, keyed by the empty group id.
-This module does no I/O and reads no clock: an event carries its time of day.
+`History` keeps the newest changes of each group in memory as rows, and queues every one for the topic
+`__group_events`, which `HistoryWriter` writes (`take`). A row is put into words (`worded`) when it is read.
+On the topic an event is JSON under a schema number, keyed by group id (docs/history.md). Everything that
+peers can make grow is bounded here. Events that a full queue drops are counted, and the topic gets one event
+in their place, keyed by the empty group id. This module does no I/O and reads no clock: an event carries its
+time of day.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from __future__ import annotations
 import json
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from coordinator.effects import GroupEvent
+from coordinator.effects import GroupEvent, HistoryRow
 from coordinator.groups.causes import CauseKind, counted
 
 TOPIC: Final = "__group_events"
@@ -28,17 +29,8 @@ MAX_QUEUED: Final = 10_000  # Events waiting for the topic: minutes of the busie
 MAX_TEXT: Final = 256  # Characters of a text that a client chose; a longer one is cut and ends in "…".
 
 _FIELDS: Final = tuple(field.name for field in fields(GroupEvent))
-_TEXTS: Final = (
-    "reason",
-    "member_id",
-    "group_instance_id",
-    "client_id",
-    "client_host",
-    "client_reason",
-    "last_member_id",
-    "last_client_id",
-    "last_client_host",
-)
+_TEXTS: Final = ("detail", "client_reason", "member_id", "group_instance_id", "client_id", "client_host")
+"""Those of a cause."""
 
 
 class HistoryError(ValueError):
@@ -76,24 +68,24 @@ class History:
         self._max_groups = max_groups
         self._max_events = max_events
         self._max_queued = max_queued
-        self._kept: OrderedDict[str, deque[GroupEvent]] = OrderedDict()  # Longest without an event first.
+        self._kept: OrderedDict[str, deque[HistoryRow]] = OrderedDict()  # Longest without an event first.
         self._kept_count = 0
-        self._queue: deque[GroupEvent | _DroppedEvents] = deque()
+        self._queue: deque[HistoryRow | _DroppedEvents] = deque()
         self._gaps = 0  # Gaps in the queue, of which no two are side by side.
 
-    def record(self, events: Iterable[GroupEvent]) -> None:
-        """Keep `events` in memory and queue them, oldest first. Never fails or waits; a full queue drops them."""
-        for event in events:
-            event = clipped(event)
-            self._keep(event)
+    def record(self, rows: Iterable[HistoryRow]) -> None:
+        """Keep `rows` in memory and queue them, oldest first. Never fails or waits; a full queue drops them."""
+        for row in rows:
+            row = bounded(row)
+            self._keep(row)
             if self.queued < self._max_queued:
-                self._queue.append(event)
+                self._queue.append(row)
             else:
-                self._drop(event)
+                self._drop(row)
 
     def events(self, group_id: str) -> tuple[GroupEvent, ...]:
         """Return the newest events of the group, oldest first; empty if the group is unknown or was forgotten."""
-        return tuple(self._kept.get(group_id, ()))
+        return tuple(map(worded, self._kept.get(group_id, ())))
 
     def take(self, limit: int) -> Drained:
         """Remove and return up to `limit` events from the queue, with the gaps before, between and after them."""
@@ -104,10 +96,10 @@ class History:
             if isinstance(entry, _DroppedEvents):
                 self._gaps -= 1
                 dropped += entry.dropped
-                entry = _gap_event(entry)
+                taken.append(_gap_event(entry))
             else:
                 limit -= 1
-            taken.append(entry)
+                taken.append(worded(entry))
         return Drained(tuple(taken), dropped)
 
     def count_lost(self, dropped: int, wall_ms: int) -> None:
@@ -133,34 +125,61 @@ class History:
         """Whether the queue was full when the last event came, so that it was dropped."""
         return bool(self._queue) and isinstance(self._queue[-1], _DroppedEvents)
 
-    def _drop(self, event: GroupEvent) -> None:
+    def _drop(self, row: HistoryRow) -> None:
         last = self._queue[-1] if self._queue else None
         if isinstance(last, _DroppedEvents):
             last.dropped += 1
         else:
-            self._queue.append(_DroppedEvents(1, event.wall_ms))
+            self._queue.append(_DroppedEvents(1, row.wall_ms))
             self._gaps += 1
 
-    def _keep(self, event: GroupEvent) -> None:
-        kept = self._kept.setdefault(event.group_id, deque(maxlen=self._events_per_group))
+    def _keep(self, row: HistoryRow) -> None:
+        kept = self._kept.setdefault(row.group_id, deque(maxlen=self._events_per_group))
         before = len(kept)
-        kept.append(event)
+        kept.append(row)
         self._kept_count += len(kept) - before
-        self._kept.move_to_end(event.group_id)
+        self._kept.move_to_end(row.group_id)
         while len(self._kept) > self._max_groups or self._kept_count > self._max_events > len(kept):
             self.forget(next(iter(self._kept)))
 
 
-def clipped(event: GroupEvent) -> GroupEvent:
-    """Return `event` with every text that a client chose, except the group id, cut to MAX_TEXT characters."""
-    changes: dict[str, Any] = {}
-    for name in _TEXTS:
-        text = getattr(event, name)
-        if text is not None and len(text) > MAX_TEXT:
-            changes[name] = _cut(text)
-    if any(len(member_id) > MAX_TEXT for member_id in event.removed_member_ids):
-        changes["removed_member_ids"] = tuple(_cut(member_id) for member_id in event.removed_member_ids)
-    return replace(event, **changes) if changes else event
+def worded(row: HistoryRow) -> GroupEvent:
+    """Return the event that a row stands for: its reason is one line of text, of MAX_TEXT characters at most."""
+    cause = row.cause
+    return GroupEvent(
+        group_id=row.group_id,
+        generation_id=row.generation_id,
+        from_state=row.from_state,
+        to_state=row.to_state,
+        reason=_cut(cause.reason),
+        wall_ms=row.wall_ms,
+        member_id=cause.member_id,
+        group_instance_id=cause.group_instance_id,
+        client_id=cause.client_id,
+        client_host=cause.client_host,
+        member_count=row.member_count,
+        cause=cause.kind.slug,
+        client_reason=cause.client_reason,
+        removed_count=row.removed_count,
+        removed_member_ids=cause.removed,
+        **(row.phase or {}),
+    )
+
+
+def bounded(row: HistoryRow) -> HistoryRow:
+    """Return `row` with every text that a client chose, except the group id, cut to MAX_TEXT characters."""
+    cause, phase = row.cause, row.phase
+    texts = [getattr(cause, name) for name in _TEXTS]
+    texts += cause.removed
+    if phase is not None:
+        texts += [value for value in phase.values() if isinstance(value, str)]
+    if sum(map(len, filter(None, texts))) <= MAX_TEXT:
+        return row  # As a rule: then none of them is longer.
+    changes = {name: _cut(text) for name in _TEXTS if (text := getattr(cause, name)) is not None}
+    cause = cause._replace(**changes, removed=tuple(map(_cut, cause.removed)))
+    if phase is not None:
+        phase = {name: _cut(value) if isinstance(value, str) else value for name, value in phase.items()}
+    return row._replace(cause=cause, phase=phase)
 
 
 def _cut(text: str) -> str:

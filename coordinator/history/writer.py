@@ -12,7 +12,7 @@ from functools import partial
 
 import structlog
 
-from coordinator.effects import GroupEvent
+from coordinator.effects import GroupEvent, HistoryRow
 from coordinator.history.events import History, encode_event
 from coordinator.topics.partition import Partition
 from protocol.errors import ErrorCode
@@ -48,10 +48,10 @@ class HistoryWriter:
         self._is_busy = False
         self._is_losing = False
 
-    def record(self, events: tuple[GroupEvent, ...]) -> None:
-        """Record `events`, and have them written after this turn's requests have been handled."""
+    def record(self, rows: tuple[HistoryRow, ...]) -> None:
+        """Record `rows`, and have them written after this turn's requests have been handled."""
         was_dropping = self._history.is_dropping
-        self._history.record(events)
+        self._history.record(rows)
         if self._history.is_dropping and not was_dropping:
             log.warning("history events are being dropped", queued=self._history.queued)
         self._maybe_write()

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from coordinator.effects import GroupEvent, MarkersWanted, RequestContext
+from coordinator.effects import HistoryRow, MarkersWanted, RequestContext
 from coordinator.groups.partitioning import partition_for
 from coordinator.purgatory.delayed import K, OwnedTimers, Purgatory, TimerOwner
 from coordinator.purgatory.timing_wheel import TimingWheel
@@ -50,7 +50,7 @@ class Runtime:
         self,
         clock: Clock,
         flusher: Flusher,
-        record_history: Callable[[tuple[GroupEvent, ...]], None],
+        record_history: Callable[[tuple[HistoryRow, ...]], None],
         load_buffer_bytes: int,
         loop: asyncio.AbstractEventLoop | None = None,
         probe_disk_space: Callable[[], None] = lambda: None,

@@ -33,7 +33,8 @@ LEAST_S: Final = 0.002
 sessions that expire. One at a time, they would come to be faster than they are handled."""
 
 CHEAP: Final = 600
-"""Heartbeats that were recognised by their bytes and answered at once in one turn: 8 us each."""
+"""Heartbeats that were recognised by their bytes and whose answers are sent at once in one turn: 8 us each.
+Without a bound a turn goes on for as long as a thousand clients send again within it, up to 48 times."""
 
 _ALWAYS: Final = 1 << 62
 
@@ -78,7 +79,7 @@ class TurnShare:
         self._limit_s = DIRECT_S
         self._ask_at_ns = 0
         self.cheap_left = 0
-        """Requests so cheap that they are counted and not timed; who answers one takes one off."""
+        """Answers so cheap that they are counted and not timed; who sends one takes one off."""
 
     def begin(self, cpu_s: float) -> None:
         """Begin a turn; the loop's thread has used `cpu_s` by now."""
@@ -104,7 +105,7 @@ class TurnShare:
             self._ask_at_ns, self._is_over = 0, False
 
     def has_cheap(self) -> bool:
-        """Whether one more cheap request may be answered in this turn, where `cheap_left` says that none may."""
+        """Whether one more cheap answer may be sent in this turn, where `cheap_left` says that none may."""
         if self._began_s is None and not self._is_unlimited:
             self._begin_unseen()
         return self.cheap_left > 0

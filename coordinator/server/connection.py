@@ -157,13 +157,18 @@ class Connection(asyncio.Protocol):
             and not self._backlog
             and not self._write_blocked
             and not self._sending
-            and (turn.cheap_left > 0 or turn.has_cheap())
+            and not self._out
             and (encoded := immediate.answer(now_ms := self._clock.now_ms())) is not None
         ):
             # The hot path: one whole prepared request and nothing else, next in the order. Inlined for speed.
             self.last_request_ms = now_ms
-            turn.cheap_left -= 1
-            self._write(encoded.before + data[8:12] + encoded.after)
+            answer = encoded.before + data[8:12] + encoded.after
+            if turn.cheap_left > 0 or turn.has_cheap():
+                turn.cheap_left -= 1
+                self._write(answer)
+            else:  # To put the request off would cost as much; and a client without an answer sends no more.
+                self._out.append(answer)
+                turn.later(self._send)
             return
         if self._backlog:
             assert self._gathering is not None

@@ -33,7 +33,7 @@ from coordinator.effects import (
 )
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.describe_groups import describe_groups
-from coordinator.groups.classic.events import new_event
+from coordinator.groups.classic.events import new_row
 from coordinator.groups.classic.group import AssignmentStored, Group
 from coordinator.groups.classic.heartbeat import Heartbeat, heartbeat, prepare_heartbeat
 from coordinator.groups.classic.join_group import GroupCreated, join_group, on_group_created
@@ -288,7 +288,7 @@ class Shard:
             return
         arm_session_timers(group.group_id, group.members.values(), at.now_ms, effects)
         count_partitions(group, self.topics)
-        restarted = new_event(group, at, Cause(CauseKind.COORDINATOR_RESTARTED), came_from=DEAD)
+        restarted = new_row(group, at, Cause(CauseKind.COORDINATOR_RESTARTED), came_from=DEAD)
         effects.history.append(restarted)
         if len(group.members) > self.settings.group_max_size:
             prepare_rebalance(group, at, Cause(CauseKind.GROUP_OVER_MAX_SIZE), effects)

@@ -27,6 +27,7 @@ from coordinator.effects import (
     SetTimer,
     TimerFired,
 )
+from coordinator.history.events import worded
 from protocol.codec.codec import encode
 
 WALL_START_MS = 1_700_000_000_000
@@ -62,8 +63,8 @@ class CoreDriver(ABC, Generic[C]):
             self.answer(reply)
         for timer in result.timers:
             self.set_timer(timer)
-        for event in result.history:
-            self.record_event(event)
+        for row in result.history:
+            self.record_event(worded(row))
         for reply_to in result.superseded:
             self.supersede(reply_to)
         for wanted in result.markers:

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from coordinator.effects import GroupEvent, MarkersWanted, RequestContext
+from coordinator.effects import HistoryRow, MarkersWanted, RequestContext
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.loading import load_shard
 from coordinator.runtime.shard_runner import ShardRunner
@@ -57,7 +57,7 @@ class RuntimeWorld(ManualTimers):
         super().__init__()
         self.wall = WALL_MS
         self.queue: deque[Callable[[], None]] = deque()
-        self.history: list[GroupEvent] = []
+        self.history: list[HistoryRow] = []
         self.dirty: dict[ShardRunner[Any], None] = {}
         self.flush_count = 0
         self.no_room: list[StorageError] = []  # The errors of the logs that wait for disk space.
@@ -76,8 +76,8 @@ class RuntimeWorld(ManualTimers):
     def wall_ms(self) -> int:
         return self.wall
 
-    def record_history(self, events: tuple[GroupEvent, ...]) -> None:
-        self.history += events
+    def record_history(self, rows: tuple[HistoryRow, ...]) -> None:
+        self.history += rows
 
     def send(self, reply_to: Any, response: Any) -> None:
         reply_to.reply(response)

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.effects import Effects, GroupEvent, Moment
 from coordinator.groups.causes import REASON_MAX_CHARS, Cause, CauseKind
-from coordinator.groups.classic.events import REMOVED_IDS_MAX, new_event
+from coordinator.groups.classic.events import REMOVED_IDS_MAX, new_row
 from coordinator.groups.classic.group import Arrival, Group
 from coordinator.groups.classic.member import Member
 from coordinator.groups.classic.states import (
@@ -28,6 +28,7 @@ from coordinator.groups.classic.states import (
 )
 from coordinator.groups.classic.transition import IllegalTransition
 from coordinator.groups.classic.transition import transition as collect_transition
+from coordinator.history.events import worded
 
 CAUSE = Cause(CauseKind.MEMBER_JOINED)
 AT = Moment(now_ms=5_000, wall_ms=1_700_000_000_000)
@@ -44,8 +45,8 @@ def transition(group: Group, trigger: Trigger, at: Moment, cause: Cause) -> Grou
     """Move `group`; return the event of it."""
     effects = Effects()
     collect_transition(group, trigger, at, cause, effects)
-    (event,) = effects.history
-    return event
+    (row,) = effects.history
+    return worded(row)
 
 
 def expected_state(state: GroupState, trigger: Trigger) -> GroupState | None:
@@ -162,6 +163,8 @@ def test_a_clients_reason_is_kept_but_not_at_any_length() -> None:
 
 def test_an_event_names_the_first_members_it_removes_and_counts_all() -> None:
     gone = tuple(f"m-{number}" for number in range(REMOVED_IDS_MAX + 5))
-    event = new_event(Group("g", state=STABLE), AT, Cause(CauseKind.SYNC_TIMEOUT, removed=gone))
+    row = new_row(Group("g", state=STABLE), AT, Cause(CauseKind.SYNC_TIMEOUT, removed=gone))
+    event = worded(row)
     assert (event.from_state, event.to_state, event.phase_ms) == ("Stable", "Stable", {})
     assert (event.removed_count, event.removed_member_ids) == (len(gone), gone[:REMOVED_IDS_MAX])
+    assert row.cause.removed == gone[:REMOVED_IDS_MAX], "a row is kept, and so is all that it refers to"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.effects import GroupEvent, MarkersWanted
+from coordinator.effects import HistoryRow, MarkersWanted
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.transaction_shards import transaction_shards
 from coordinator.transactions.shard import TransactionShard
@@ -51,7 +51,7 @@ class World(RunnerWorld[ShardRunner[TransactionShard]]):
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
         )
 
-    def record_history(self, events: tuple[GroupEvent, ...]) -> None:
+    def record_history(self, rows: tuple[HistoryRow, ...]) -> None:
         raise AssertionError("transactions have no history")
 
     def write_markers(

@@ -243,8 +243,8 @@ def test_a_closed_connection_starts_nothing_more(server: BusyServer) -> None:
     assert server.gone == [connection]
 
 
-def test_prepared_heartbeats_are_bounded_too(server: BusyServer) -> None:
-    """They are counted, not timed, and those beyond the number come up like other requests."""
+def beating(server: BusyServer) -> tuple[Connection, FakeTransport]:
+    """A connection whose heartbeats 0 to 2 were answered: they are prepared, so the last by its bytes alone."""
 
     def prepare(request: object, version: int, frame: bytes) -> Prepared:
         answer = EncodedResponse(BEAT, version)
@@ -256,14 +256,43 @@ def test_prepared_heartbeats_are_bounded_too(server: BusyServer) -> None:
     server.apis.update(api_table({12: server.handle}, {12: prepare}))
     transport = FakeTransport()
     connection = connected_to(server, transport)
-    for number in range(4):
+    for number in range(3):
         connection.data_received(heartbeat(number))
-    assert server.started_ids() == [0, 1], "from the second on they are known by their bytes"
+    assert server.started_ids() == [0, 1]
+    return connection, transport
+
+
+def test_answers_of_prepared_heartbeats_are_sent_later_where_a_turn_has_had_many(server: BusyServer) -> None:
+    """They are handled all the same, also where the turn is used up: to put them off costs as much."""
+    connection, transport = beating(server)
+    server.use_up()
+    connection.data_received(heartbeat(3))
+    assert transport.answered() == [0, 1, 2, 3]
     server.turn.cheap_left = 0
     connection.data_received(heartbeat(4))
-    assert transport.answered() == [0, 1, 2, 3, 4], "there is time left in this turn"
-    server.use_up()
-    connection.data_received(heartbeat(5))
-    assert transport.answered() == [0, 1, 2, 3, 4]
+    assert transport.answered() == [0, 1, 2, 3]
+    assert not connection.is_held_back
     server.next_turn()
-    assert transport.answered() == [0, 1, 2, 3, 4, 5]
+    assert transport.answered() == [0, 1, 2, 3, 4]
+
+
+def test_a_client_that_does_not_wait_for_such_an_answer_gets_all_in_order(server: BusyServer) -> None:
+    connection, transport = beating(server)
+    server.turn.cheap_left = 0
+    connection.data_received(heartbeat(3))
+    assert transport.answered() == [0, 1, 2]
+    server.turn.cheap_left = 5
+    connection.data_received(heartbeat(4))
+    assert transport.answered() == [0, 1, 2, 3, 4], "both, in one write"
+    server.next_turn()
+    assert transport.answered() == [0, 1, 2, 3, 4]
+
+
+def test_an_answer_that_waits_to_be_sent_is_sent_before_the_end(server: BusyServer) -> None:
+    connection, transport = beating(server)
+    server.turn.cheap_left = 0
+    connection.data_received(heartbeat(3))
+    connection.close()
+    assert transport.answered() == [0, 1, 2, 3]
+    server.next_turn()
+    assert transport.answered() == [0, 1, 2, 3]

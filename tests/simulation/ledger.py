@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from coordinator.effects import GroupEvent
+from coordinator.effects import HistoryRow
 from coordinator.groups.causes import CauseKind
 
 _COMERS = (
-    CauseKind.MEMBER_JOINED.slug,
-    CauseKind.STATIC_MEMBER_REPLACED.slug,
-    CauseKind.STATIC_MEMBER_NOT_STORED.slug,
+    CauseKind.MEMBER_JOINED,
+    CauseKind.STATIC_MEMBER_REPLACED,
+    CauseKind.STATIC_MEMBER_NOT_STORED,
 )
-"""Through these the member that an event names is a member from now on."""
+"""Through these the member that a row names is a member from now on."""
 
 
 @dataclass
@@ -23,16 +23,16 @@ class Ledger:
     state: str
     members: set[str]
 
-    def take(self, events: Iterable[GroupEvent]) -> str | None:
-        """Believe `events`; returns the first that contradicts what is believed already."""
-        for event in events:
-            gone = set(event.removed_member_ids)
-            if event.from_state != self.state or not gone <= self.members:
-                return f"{event} does not follow on {self}"
+    def take(self, rows: Iterable[HistoryRow]) -> str | None:
+        """Believe `rows`; returns the first that contradicts what is believed already."""
+        for row in rows:
+            gone = set(row.cause.removed)
+            if row.from_state != self.state or not gone <= self.members:
+                return f"{row} does not follow on {self}"
             self.members -= gone
-            if event.cause in _COMERS and event.member_id is not None:
-                self.members.add(event.member_id)
-            if event.member_count != len(self.members) or event.removed_count != len(gone):
-                return f"{event} does not count {self}"
-            self.state = event.to_state
+            if row.cause.kind in _COMERS and row.cause.member_id is not None:
+                self.members.add(row.cause.member_id)
+            if row.member_count != len(self.members) or row.removed_count != len(gone):
+                return f"{row} does not count {self}"
+            self.state = row.to_state
         return None

@@ -150,9 +150,9 @@ class Sights:
                 self._marks.reach("sweep_met_open_transaction")
 
     def after(self, event: Event, result: Result) -> None:
-        for group_event in result.history:
-            if group_event.cause in CAUSES:
-                self._marks.reach(group_event.cause)
+        for row in result.history:
+            if (slug := row.cause.kind.slug) in CAUSES:
+                self._marks.reach(slug)
         if result.superseded:
             self._marks.reach("join_superseded")
         match event:

@@ -25,7 +25,7 @@ class Story:
         for reply in result.replies:
             self._write(f"{'':>11}-> {_cut(reply.response)}")
         for one in result.history:
-            self._write(f"{'':>11}{one.group_id}: {one.from_state} to {one.to_state}, {one.reason}")
+            self._write(f"{'':>11}{one.group_id}: {one.from_state} to {one.to_state}, {one.cause.reason}")
 
     def _now(self) -> str:
         return f"{self._timeline.now_ms:>9,}"

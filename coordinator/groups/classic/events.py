@@ -1,52 +1,56 @@
-"""The events of a classic group's history: a change as people read it, built from the group and the cause.
+"""The rows of a classic group's history: a change as it is recorded, made from the group and the cause.
 
-An event shows the group as it is after the step. Nothing here decides what happens.
+A row shows the group as it is after the step. Nothing here decides what happens, nor words it.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from coordinator.effects import GroupEvent, Moment
+from coordinator.effects import HistoryRow, Moment, new_tuple
 from coordinator.groups.causes import Cause
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.states import GroupState
 
 REMOVED_IDS_MAX: Final = 10
-"""The most removed members that one event names; its `removed_count` counts them all."""
+"""The most removed members that one row names; its `removed_count` counts them all."""
 
 
-def new_event(
-    group: Group, at: Moment, cause: Cause, came_from: GroupState | None = None, **phase: Any
-) -> GroupEvent:
-    """Return an event that shows `group` as it is, coming from `came_from` (default: the present state).
+def new_row(
+    group: Group,
+    at: Moment,
+    cause: Cause,
+    came_from: GroupState | None = None,
+    phase: dict[str, Any] | None = None,
+) -> HistoryRow:
+    """Return a row that shows `group` as it is, coming from `came_from` (default: the present state).
 
-    `phase` are further fields of the event, about the phase that ended: to replace them later costs as much again.
+    `phase` are further fields of its event, about the phase that ended; the row keeps them.
     """
-    return GroupEvent(
-        group_id=group.group_id,
-        generation_id=group.generation_id,
-        from_state=(came_from or group.state).value,
-        to_state=group.state.value,
-        reason=cause.reason,
-        wall_ms=at.wall_ms,
-        member_id=cause.member_id,
-        group_instance_id=cause.group_instance_id,
-        client_id=cause.client_id,
-        client_host=cause.client_host,
-        member_count=len(group.members),
-        cause=cause.kind.slug,
-        client_reason=cause.client_reason,
-        removed_count=len(cause.removed),
-        removed_member_ids=cause.removed[:REMOVED_IDS_MAX],
-        **phase,
+    removed_count = len(cause.removed)
+    if removed_count > REMOVED_IDS_MAX:
+        cause = cause._replace(removed=cause.removed[:REMOVED_IDS_MAX])
+    to_state = group.state.value
+    return new_tuple(
+        HistoryRow,
+        (
+            group.group_id,
+            group.generation_id,
+            to_state if came_from is None else came_from.value,
+            to_state,
+            cause,
+            at.wall_ms,
+            len(group.members),
+            removed_count,
+            phase,
+        ),
     )
 
 
-def transition_event(
+def transition_row(
     group: Group, before: GroupState, at: Moment, cause: Cause, *, is_phase_complete: bool
-) -> GroupEvent:
-    """Return the event of a transition from the state `before`, with the time spent in it, in ms.
+) -> HistoryRow:
+    """Return the row of a transition from the state `before`, with the time spent in it, in ms.
 
     Where a rebalance ends with it, also the rebalance's cause and the time spent in each of its phases.
     """
@@ -55,7 +59,7 @@ def transition_event(
     if is_phase_complete:
         phase |= _last_arrival(group)
     phase |= _ended_rebalance(group, before, elapsed_ms, cause)
-    return new_event(group, at, cause, before, **phase)
+    return new_row(group, at, cause, before, phase)
 
 
 def _last_arrival(group: Group) -> dict[str, Any]:

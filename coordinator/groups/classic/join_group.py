@@ -15,7 +15,7 @@ from typing import Final
 from coordinator.effects import Effects, Moment, RequestContext
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.answers import join_answer
-from coordinator.groups.classic.events import new_event
+from coordinator.groups.classic.events import new_row
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.join_request import Join, join_request_error, new_join
 from coordinator.groups.classic.member import Member
@@ -128,7 +128,7 @@ def _reject_full_group(group: Group, join: Join) -> None:
     elif member := group.members.get(member_id):
         group.remove(member_id)
         cause = join.new_cause(member, CauseKind.GROUP_MAX_SIZE_REACHED)
-        effects.history.append(new_event(group, join.at, cause._replace(removed=(member_id,))))
+        effects.history.append(new_row(group, join.at, cause._replace(removed=(member_id,))))
         cancel_session_timer(group.group_id, member, effects)
     maybe_complete_join(group, join.at, effects)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from coordinator.effects import Effects, Moment
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.classic.events import new_event
+from coordinator.groups.classic.events import new_row
 from coordinator.groups.classic.group import PENDING_MEMBERS_MAX, Group
 from coordinator.groups.classic.join_request import Join
 from coordinator.groups.classic.rebalance import maybe_complete_join
@@ -46,5 +46,5 @@ def on_pending_member_timer(group: Group, member_id: str, at: Moment, effects: E
     group.pending_members.remove(member_id)
     if group.state is PREPARING_REBALANCE:
         cause = Cause(CauseKind.PENDING_MEMBER_EXPIRED, member_id=member_id)
-        effects.history.append(new_event(group, at, cause))
+        effects.history.append(new_row(group, at, cause))
         maybe_complete_join(group, at, effects, ignore_delay=True)

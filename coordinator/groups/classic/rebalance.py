@@ -14,7 +14,7 @@ from typing import Final
 from coordinator.effects import Effects, Moment
 from coordinator.groups.causes import Cause, CauseKind, counted
 from coordinator.groups.classic.answers import join_answer
-from coordinator.groups.classic.events import new_event
+from coordinator.groups.classic.events import new_row
 from coordinator.groups.classic.group import Group, InitialDelay
 from coordinator.groups.classic.member import Member
 from coordinator.groups.classic.records import new_group_metadata_record
@@ -69,7 +69,7 @@ def maybe_prepare_rebalance_or_complete_join(
     if group.state in (STABLE, COMPLETING_REBALANCE):
         prepare_rebalance(group, at, cause, effects)
     elif group.state is PREPARING_REBALANCE:
-        effects.history.append(new_event(group, at, cause))
+        effects.history.append(new_row(group, at, cause))
         maybe_complete_join(group, at, effects)
 
 
@@ -154,7 +154,7 @@ def _extend_join(group: Group, at: Moment, cause: Cause, effects: Effects) -> No
     """Extend the join phase by a rebalance timeout: only static members remain, and none rejoined (3.18)."""
     if group.initial_delay is not None:
         group.initial_delay = group.initial_delay._replace(remaining_ms=0)
-    effects.history.append(new_event(group, at, cause._replace(kind=CauseKind.JOIN_PHASE_EXTENDED)))
+    effects.history.append(new_row(group, at, cause._replace(kind=CauseKind.JOIN_PHASE_EXTENDED)))
     _arm_join_timer(group, at.now_ms + group.rebalance_timeout_ms, effects)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from coordinator.effects import Effects, Moment
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.classic.events import new_event
+from coordinator.groups.classic.events import new_row
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.member import Member
 from coordinator.groups.classic.rebalance import (
@@ -40,7 +40,7 @@ def _expire(group: Group, member: Member, at: Moment, effects: Effects) -> None:
     cause = Cause.by(member, kind, removed=(member.member_id,))
     remove_member(group, member, effects)
     if group.state is PREPARING_REBALANCE:
-        effects.history.append(new_event(group, at, cause))
+        effects.history.append(new_row(group, at, cause))
         maybe_complete_join(group, at, effects, ignore_delay=True)
     else:
         maybe_prepare_rebalance_or_complete_join(group, at, cause, effects)

@@ -13,7 +13,7 @@ from typing import Final
 from coordinator.effects import Effects, Moment, Reply
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.answers import join_answer
-from coordinator.groups.classic.events import new_event
+from coordinator.groups.classic.events import new_row
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.join_request import Join
 from coordinator.groups.classic.member import Member, OfferedProtocol, Parked
@@ -70,7 +70,7 @@ def replace_static_member(group: Group, member: Member, join: Join) -> None:
     elif group.state is STABLE and group.vote() == group.protocol_name:
         assignments = {m.member_id: m.assignment for m in group.members.values()}
         effects.records.append(new_group_metadata_record(group, assignments))
-        effects.history.append(new_event(group, join.at, cause))
+        effects.history.append(new_row(group, join.at, cause))
         effects.hand_back(stored)
     else:  # The leader may just be assigning to the old id (3.36), or the protocol would change (3.35).
         prepare_rebalance(group, join.at, cause, effects)
@@ -153,5 +153,5 @@ def _restore_old_member(
     answer.error_code = append_answer(error)
     kind = CauseKind.STATIC_MEMBER_NOT_STORED
     cause = Cause.by(member, kind, error.name, removed=(stored.member_id,))
-    effects.history.append(new_event(group, at, cause))
+    effects.history.append(new_row(group, at, cause))
     effects.reply(stored.parked.reply_to, answer, reveals_stored=False)

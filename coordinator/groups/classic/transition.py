@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from coordinator.effects import Effects, Moment
 from coordinator.groups.causes import Cause
-from coordinator.groups.classic.events import transition_event
+from coordinator.groups.classic.events import transition_row
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.states import TRANSITIONS, Trigger
 
@@ -27,6 +27,6 @@ def transition(group: Group, trigger: Trigger, at: Moment, cause: Cause, effects
     except KeyError:
         raise IllegalTransition(f"{group.group_id}: {trigger} in {before}") from None
     is_phase_complete = trigger in (Trigger.JOIN_COMPLETED, Trigger.ASSIGNMENT_STORED)
-    effects.history.append(transition_event(group, before, at, cause, is_phase_complete=is_phase_complete))
+    effects.history.append(transition_row(group, before, at, cause, is_phase_complete=is_phase_complete))
     group.state_since_ms = at.now_ms
     group.state_wall_ms = at.wall_ms
