@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import select
 import signal
 import socket
 import struct
@@ -215,6 +216,21 @@ class ServerProcess(ABC):
             raise RuntimeError(f"{self} is not running")
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, with_signal)
-        status = process.wait(self.stop_timeout_s)
+        status = _exit_status(process, self.stop_timeout_s)
         self._process = None
         return status
+
+
+def _exit_status(process: subprocess.Popen[bytes], timeout_s: float) -> int:
+    """Wait for the process to end. `Popen.wait` looks only every 50 ms, a tenth of the life that a bench measures."""
+    if not hasattr(os, "pidfd_open"):  # Not on Linux.
+        return process.wait(timeout_s)
+    with contextlib.suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(process.pid)
+        try:
+            ended = select.poll()
+            ended.register(descriptor, select.POLLIN)
+            ended.poll(timeout_s * 1000)
+        finally:
+            os.close(descriptor)
+    return process.wait(0)
