@@ -110,6 +110,7 @@ async def serve(
             await daemon.start()
             ready(daemon.server.addresses)
             await stop.wait()
+            daemon.turn_watch.on_signal()
         finally:
             await daemon.stop()
     finally:

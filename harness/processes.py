@@ -222,7 +222,7 @@ class ServerProcess(ABC):
 
 
 def _exit_status(process: subprocess.Popen[bytes], timeout_s: float) -> int:
-    """Wait for the process to end. `Popen.wait` looks only every 50 ms, a tenth of the life that a bench measures."""
+    """Wait for the process to end. `Popen.wait` looks every 50 ms, a tenth of the lives that a bench measures."""
     if not hasattr(os, "pidfd_open"):  # Not on Linux.
         return process.wait(timeout_s)
     with contextlib.suppress(ProcessLookupError):

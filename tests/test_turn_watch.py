@@ -12,7 +12,7 @@ import uvloop
 from structlog.testing import capture_logs
 
 from coordinator.runtime.loop_turns import see_turns
-from coordinator.runtime.turn_watch import LOG_EVERY_S, Turn, TurnWatch
+from coordinator.runtime.turn_watch import LOG_EVERY_S, RECENT, Turn, TurnWatch
 
 LOG_MS = 100
 BUSY_S = 0.05
@@ -33,6 +33,11 @@ class World:
         self.cpu_s += cpu_ms / 1000
         self.busy_s += wall_ms / 1000
         self.watch.turn_ended(self.busy_s)
+
+    def pass_on(self) -> None:
+        """So many short turns that those before count."""
+        for _ in range(RECENT):
+            self.turn(0, 0)
 
 
 def rounded(turn: Turn) -> tuple[int, int]:
@@ -57,6 +62,8 @@ def test_a_turn_beyond_the_limit_is_logged(cpu_ms: int, wall_ms: int, is_logged:
     world = World()
     with capture_logs() as logs:
         world.turn(cpu_ms, wall_ms)
+        assert logs == []
+        world.pass_on()
     assert [(each["cpu_ms"], each["wall_ms"]) for each in logs] == [(cpu_ms, wall_ms)] * is_logged
 
 
@@ -65,9 +72,27 @@ def test_many_long_turns_are_a_few_lines() -> None:
     with capture_logs() as logs:
         for _ in range(5):
             world.turn(LOG_MS + 1, LOG_MS + 1)
+        world.pass_on()
         world.now_s += LOG_EVERY_S
         world.turn(LOG_MS + 1, LOG_MS + 1)
+        world.pass_on()
     assert [each["more_not_logged"] for each in logs] == [0, 4]
+
+
+def test_what_a_signal_adds_on_the_wall_is_left_out() -> None:
+    world = World()
+    world.turn(1, 20)
+    world.pass_on()
+    with capture_logs() as logs:
+        world.turn(2, 500)
+        world.turn(2, 3)
+        world.watch.on_signal()
+        world.turn(3, 500)
+        assert rounded(world.watch.longest) == (3, 20)
+        world.turn(1, 30)
+        world.pass_on()
+    assert logs == []
+    assert rounded(world.watch.longest) == (3, 30)
 
 
 async def turns_of(busy: Callable[[], object]) -> tuple[Turn, int]:

@@ -4,12 +4,14 @@ A turn is what the loop does between two waits for sockets and timers; while it 
 time is what it took by itself; the time on the wall has on top what it waited for: the disk, other threads that
 had the interpreter, other processes that had the core. The longest is kept, and a turn beyond a limit is logged.
 
-It costs one call per turn and nothing per request. Who sees the turns is `loop_turns.py`.
+A turn counts when a few more have ended, as a signal takes away its time on the wall (`on_signal`). It costs one
+call per turn and nothing per request. Who sees the turns is `loop_turns.py`.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -19,6 +21,10 @@ log = structlog.get_logger("muster.runtime")
 
 LOG_EVERY_S: Final = 1.0
 """Least time between two logged turns: of those in between, the number is logged with the next."""
+
+
+RECENT: Final = 4
+"""Turns that are not counted yet: a signal is handled two turns after the one that it came in."""
 
 
 class Turn(NamedTuple):
@@ -38,6 +44,7 @@ class TurnWatch:
         "_busy_s",
         "_cpu_s",
         "_is_begun",
+        "_is_signalled",
         "_limit_s",
         "_logged_at_s",
         "_longest_cpu_s",
@@ -45,6 +52,7 @@ class TurnWatch:
         "_now_s",
         "_on_turn",
         "_read_cpu_s",
+        "_recent",
         "_unlogged",
         "turns",
     )
@@ -61,7 +69,10 @@ class TurnWatch:
         self._on_turn = on_turn
         self._read_cpu_s, self._now_s = cpu_s, now_s
         self._cpu_s = self._busy_s = 0.0
-        self._is_begun = False
+        self._is_begun = self._is_signalled = False
+        self._recent: deque[tuple[float, float]] = (
+            deque()
+        )  # What the last turns took, on each clock; not counted yet.
         self._longest_cpu_s = self._longest_wall_s = 0.0
         self._logged_at_s = -LOG_EVERY_S
         self._unlogged = 0
@@ -70,12 +81,24 @@ class TurnWatch:
     @property
     def longest(self) -> Turn:
         """The longest turn so far, on each clock for itself."""
-        return Turn(self._longest_cpu_s * 1000, self._longest_wall_s * 1000)
+        longest_cpu_s = max([self._longest_cpu_s, *(took_s for took_s, _ in self._recent)])
+        longest_wall_s = max([self._longest_wall_s, *(wall_s for _, wall_s in self._recent)])
+        return Turn(longest_cpu_s * 1000, longest_wall_s * 1000)
 
     def forget(self) -> None:
         """Begin anew with the longest turn and their number."""
         self._longest_cpu_s = self._longest_wall_s = 0.0
+        self._recent.clear()
         self.turns = 0
+
+    def on_signal(self) -> None:
+        """Leave out the time on the wall of this turn and the last ones: a signal came in one of them.
+
+        libuv begins its wait anew after a signal, and counts the wait until then as work: for an idle daemon that
+        would be a turn of half a second. The signal's handler runs some turns later.
+        """
+        self._recent = deque((took_s, 0.0) for took_s, _ in self._recent)
+        self._is_signalled = True
 
     def turn_ended(self, busy_s: float) -> None:
         """Count the turn that ends now: `busy_s` is all time on the wall so far in which the loop did not wait."""
@@ -86,13 +109,19 @@ class TurnWatch:
         if not self._is_begun:
             self._is_begun = True  # Until now it was the start, which is no turn.
         else:
-            if took_s > self._longest_cpu_s:
-                self._longest_cpu_s = took_s
-            if wall_s > self._longest_wall_s:
-                self._longest_wall_s = wall_s
-            if took_s >= self._limit_s or wall_s >= self._limit_s:
-                self._report(took_s, wall_s)
+            self._recent.append((took_s, 0.0 if self._is_signalled else wall_s))
+            self._is_signalled = False
+            if len(self._recent) > RECENT:
+                self._count(*self._recent.popleft())
         self._on_turn(cpu_s)
+
+    def _count(self, took_s: float, wall_s: float) -> None:
+        if took_s > self._longest_cpu_s:
+            self._longest_cpu_s = took_s
+        if wall_s > self._longest_wall_s:
+            self._longest_wall_s = wall_s
+        if took_s >= self._limit_s or wall_s >= self._limit_s:
+            self._report(took_s, wall_s)
 
     def _report(self, took_s: float, wall_s: float) -> None:
         now_s = self._now_s()

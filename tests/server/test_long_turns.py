@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,3 +38,15 @@ def test_a_storm_is_taken_in_short_turns(
     cpu_ms = json.loads(line)["cpu_ms"]
     record_property("longest turn", f"{cpu_ms} ms")
     assert 1.0 < cpu_ms < LONGEST_CPU_MS
+
+
+def test_an_idle_daemon_that_is_stopped_has_had_no_long_turn(tmp_path: Path) -> None:
+    """It wakes up every half second; the signal ends its second wait late, and libuv takes that wait for work."""
+    daemon = MusterDaemon(tmp_path)
+    for _ in range(2):
+        with daemon:
+            time.sleep(0.9)
+            daemon.terminate()
+    lines = [each for each in daemon.log_path.read_text().splitlines() if "the longest turn" in each]
+    assert len(lines) == 2
+    assert max(json.loads(line)["wall_ms"] for line in lines) < 150.0
