@@ -45,7 +45,7 @@ def test_a_server_ends_as_the_restart_is_named(tmp_path: Path) -> None:
 class Started(MusterDaemon):
     """A start that takes no time, of this process."""
 
-    count = 0
+    count = stops = 0
 
     @property
     def pid(self) -> int:
@@ -55,12 +55,17 @@ class Started(MusterDaemon):
         type(self).count += 1
         return self
 
+    def terminate(self) -> int:
+        type(self).stops += 1
+        return 0
+
 
 @pytest.mark.parametrize("warm_ups", [0, 2])
 def test_warm_ups_do_not_count(tmp_path: Path, warm_ups: int) -> None:
-    Started.count = 0
+    Started.count = Started.stops = 0
     times, cpu_s = starts._started_in_turns({"one": Started(tmp_path)}, warm_ups, 3)
     assert Started.count == warm_ups + 3
+    assert Started.stops == Started.count, "what was killed starts later: a broker waits for its own session"
     assert len(times["one"]) == len(cpu_s["one"]) == 3
 
 
