@@ -134,7 +134,9 @@ class History:
             self._gaps += 1
 
     def _keep(self, row: HistoryRow) -> None:
-        kept = self._kept.setdefault(row.group_id, deque(maxlen=self._events_per_group))
+        kept = self._kept.get(row.group_id)
+        if kept is None:
+            kept = self._kept[row.group_id] = deque(maxlen=self._events_per_group)
         before = len(kept)
         kept.append(row)
         self._kept_count += len(kept) - before
@@ -169,14 +171,14 @@ def worded(row: HistoryRow) -> GroupEvent:
 def bounded(row: HistoryRow) -> HistoryRow:
     """Return `row` with every text that a client chose, except the group id, cut to MAX_TEXT characters."""
     cause, phase = row.cause, row.phase
-    texts = [getattr(cause, name) for name in _TEXTS]
-    texts += cause.removed
+    _, *texts, removed = cause  # In the order of `_TEXTS`.
+    texts += removed
     if phase is not None:
         texts += [value for value in phase.values() if isinstance(value, str)]
     if sum(map(len, filter(None, texts))) <= MAX_TEXT:
         return row  # As a rule: then none of them is longer.
     changes = {name: _cut(text) for name in _TEXTS if (text := getattr(cause, name)) is not None}
-    cause = cause._replace(**changes, removed=tuple(map(_cut, cause.removed)))
+    cause = cause._replace(**changes, removed=tuple(map(_cut, removed)))
     if phase is not None:
         phase = {name: _cut(value) if isinstance(value, str) else value for name, value in phase.items()}
     return row._replace(cause=cause, phase=phase)
