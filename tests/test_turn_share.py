@@ -8,7 +8,15 @@ from functools import partial
 import pytest
 from structlog.testing import capture_logs
 
-from coordinator.runtime.turn_share import CHEAP, DIRECT_S, SLICE_S, TurnShare, unlimited
+from coordinator.runtime.turn_share import (
+    CHEAP,
+    DIRECT_S,
+    LEAST_S,
+    LONG_S,
+    SLICE_S,
+    TurnShare,
+    unlimited,
+)
 
 PIECE_S = 0.001
 
@@ -80,6 +88,26 @@ def test_what_was_put_off_is_done_in_order_a_slice_in_each_turn(loop: Loop) -> N
     turns = [turn for turn in turns if turn]
     assert [number for turn in turns for number in turn] == list(range(2 * pieces + 1))
     assert [len(turn) for turn in turns] == [pieces, pieces, 1]
+
+
+def test_in_the_turn_of_a_long_piece_of_work_the_slice_is_short(loop: Loop) -> None:
+    def pieces_after(length_s: float) -> int:
+        loop.next_turn()
+        for number in range(20):
+            loop.later(number)
+        loop.done = []
+        assert not loop.share.is_over()
+        loop.cpu_s += length_s
+        assert loop.share.is_over()
+        loop.ready.pop(0)()
+        count = len(loop.done)
+        while loop.ready:
+            loop.next_turn()
+        return count
+
+    assert pieces_after(DIRECT_S + LONG_S - PIECE_S) == round(SLICE_S / PIECE_S)
+    assert pieces_after(DIRECT_S + LONG_S + PIECE_S) == round(LEAST_S / PIECE_S)
+    assert pieces_after(DIRECT_S + PIECE_S) == round(SLICE_S / PIECE_S), "the next turn is like any other"
 
 
 def test_what_puts_off_its_own_rest_is_still_one_slice_in_a_turn(loop: Loop) -> None:

@@ -30,7 +30,11 @@ end, and with a collection of garbage, it makes less than 20 ms."""
 
 LEAST_S: Final = 0.002
 """CPU seconds that joins, and timers that are due, are given in each turn, though all else has used it up: some 30
-sessions that expire. One at a time, they would come to be faster than they are handled."""
+sessions that expire. One at a time, they would come to be faster than they are handled. The queue is given no more
+after a piece of work that was long."""
+
+LONG_S: Final = 0.006
+"""CPU seconds beyond its share from which a piece of work was long: one event of a group of thousands."""
 
 CHEAP: Final = 600
 """Heartbeats that were recognised by their bytes and whose answers are sent at once in one turn: 8 us each.
@@ -50,6 +54,7 @@ class TurnShare:
         "_began_s",
         "_call_soon",
         "_cpu_s",
+        "_had_long",
         "_has_boundaries",
         "_is_over",
         "_is_scheduled",
@@ -75,6 +80,7 @@ class TurnShare:
         self._has_boundaries = False
         self._is_unlimited = False
         self._is_over = False
+        self._had_long = False
         self._began_s: float | None = None
         self._limit_s = DIRECT_S
         self._ask_at_ns = 0
@@ -88,7 +94,7 @@ class TurnShare:
         self._has_boundaries = True
         self._began_s, self._limit_s = cpu_s, DIRECT_S
         self._ask_at_ns = 0
-        self._is_over = False
+        self._is_over = self._had_long = False
         self.cheap_left = CHEAP
 
     def is_over(self) -> bool:
@@ -119,6 +125,7 @@ class TurnShare:
         left_s = self._limit_s - (self._cpu_s() - self._began_s)
         if left_s <= 0:
             self._is_over = True
+            self._had_long = self._had_long or left_s <= -LONG_S
         self._ask_at_ns = self._now_ns() + int(left_s * 1e9)
         return self._is_over
 
@@ -131,7 +138,7 @@ class TurnShare:
     def _end_unseen(self) -> None:
         if not (self._has_boundaries or self._is_unlimited):
             self._began_s = None
-            self._is_over = False
+            self._is_over = self._had_long = False
             self._ask_at_ns = self.cheap_left = 0
 
     # What was put off.
@@ -154,7 +161,7 @@ class TurnShare:
         """Do what was put off, in order, until the slice is used up or the queue is empty."""
         queue = self._queue
         if not self._is_unlimited:
-            self._began_s, self._limit_s = self._cpu_s(), SLICE_S
+            self._began_s, self._limit_s = self._cpu_s(), LEAST_S if self._had_long else SLICE_S
             self._ask_at_ns, self._is_over = 0, False
         while queue:
             self._do(queue.popleft())

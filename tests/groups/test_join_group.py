@@ -236,6 +236,7 @@ def test_3_27_a_new_member_is_parked_for_five_minutes_at_most(driver: Driver) ->
     form_group(driver, leader)
     assert newcomer.join() is None
     for _ in range(60):
+        assert not driver.answered(newcomer.parked), "its session has not begun"
         driver.advance(5_000)
         assert leader.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
     reply = driver.replies.pop(newcomer.parked)

@@ -107,6 +107,22 @@ def test_a_timer_that_fires_early_is_armed_again_and_no_member_expires() -> None
     assert "m" in group.members
 
 
+class Watching(Driver):
+    """Keeps the keys of all timers that are set."""
+
+    def set_timer(self, timer: SetTimer) -> None:
+        self.keys = [*getattr(self, "keys", []), timer.key]
+        super().set_timer(timer)
+
+
+def test_a_generation_begins_sessions_and_sets_no_timers_of_its_own() -> None:
+    """Those of the joins are due early enough: a group of thousands would set as many in one turn."""
+    driver = Watching()
+    form_group(driver, Consumer(driver, "a"), Consumer(driver, "b"), Consumer(driver, "c"))
+    sessions = [key for key in driver.keys if isinstance(key, SessionTimer)]
+    assert len(sessions) == len(set(sessions)) == 3
+
+
 def test_a_timer_of_a_member_that_is_gone_does_nothing(driver: Driver) -> None:
     effects = Effects()
     on_session_timer(group_in(STABLE), "gone", Moment(0, 0), effects)

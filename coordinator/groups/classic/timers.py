@@ -55,12 +55,16 @@ def arm_session_timer(
 ) -> None:
     """Set the member's session deadline `timeout_ms` from now (default: its session timeout), and its timer.
 
-    A timer that is armed no later than that is left alone: when it fires, `on_session_timer` sets it again.
+    A timer that is armed no later than that is left alone: when it fires, `on_session_timer` sets it again. So
+    that of a longer wait is armed for a session's length: as a rule the wait is over by then, and a session runs.
     """
-    member.session_deadline_ms = now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
-    if member.session_timer_ms is None or member.session_timer_ms > member.session_deadline_ms:
-        member.session_timer_ms = member.session_deadline_ms
-        effects.set_timer(SessionTimer(group_id, member.member_id), member.session_deadline_ms)
+    member.session_deadline_ms = session_end_ms = now_ms + member.session_timeout_ms
+    if timeout_ms is not None:
+        member.session_deadline_ms = now_ms + timeout_ms
+        session_end_ms = min(session_end_ms, member.session_deadline_ms)
+    if member.session_timer_ms is None or member.session_timer_ms > session_end_ms:
+        member.session_timer_ms = session_end_ms
+        effects.set_timer(SessionTimer(group_id, member.member_id), session_end_ms)
 
 
 def arm_session_timers(group_id: str, members: Iterable[Member], now_ms: int, effects: Effects) -> None:
