@@ -22,7 +22,6 @@ from typing import Final
 from bench.pairs.crowd import Crowd, await_coordinator
 from bench.pairs.lanes import connect
 from bench.pairs.servers import muster, resident_mb
-from harness.processes import wait_until
 from harness.wire import WireClient
 from protocol.messages.describe_groups import DescribeGroupsRequest
 
@@ -45,14 +44,23 @@ def storm(port: int, group_ids: Sequence[str]) -> None:
 
 
 def await_empty(port: int, group_ids: Sequence[str]) -> None:
-    """Wait until the sessions of all members have ended."""
+    """Wait until the sessions of all members have ended. Raises TimeoutError with the groups that have some."""
     with WireClient(f"127.0.0.1:{port}") as client:
-
-        def are_empty() -> bool:
+        deadline_s = time.monotonic() + DEADLINE_S
+        while True:
             groups = client.ask(DescribeGroupsRequest(groups=list(group_ids)), 5).groups
-            return all(group.group_state == "Empty" for group in groups)
-
-        wait_until(are_empty, "all members have gone", DEADLINE_S)
+            left = [
+                f"{group.group_id} is {group.group_state} with {len(group.members)}"
+                for group in groups
+                if group.group_state != "Empty"
+            ]
+            if not left:
+                return
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(
+                    f"after {DEADLINE_S:g} s, of {len(group_ids)} groups: {', '.join(left[:20])}"
+                )
+            time.sleep(0.1)
 
 
 def growth(samples: Sequence[tuple[float, float]], seconds: float) -> float:

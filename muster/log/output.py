@@ -75,6 +75,11 @@ def repair_lines(result: Repair, target: Path) -> list[str]:
     """A line for each lost range and each file left behind, and a line with the totals."""
     repaired = result.partitions.values()
     lines = [loss_line(loss) for each in repaired for loss in each.losses]
+    lines += [
+        f"{fault.path}: what is from byte {fault.byte} on was not read, so what is lost with it is not known: "
+        f"{fault.what}"
+        for fault in result.journal_faults
+    ]
     lines += [f"left behind: {path}" for path in _left_behind(result)]
     losses = sum(len(each.losses) for each in repaired)
     total = (
@@ -96,7 +101,10 @@ def repair_json(result: Repair, target: Path) -> dict[str, Any]:
         for name, each in result.partitions.items()
     }
     left = [str(path) for path in _left_behind(result)]
-    return {"target": str(target), "partitions": partitions, "left_behind": left}
+    faults = [
+        {"path": str(fault.path), "byte": fault.byte, "what": fault.what} for fault in result.journal_faults
+    ]
+    return {"target": str(target), "partitions": partitions, "left_behind": left, "journal_faults": faults}
 
 
 def _left_behind(result: Repair) -> Iterable[Path]:

@@ -14,7 +14,7 @@ from typing import Final
 from muster.log.places import LogSource, LogToolError, PartitionDirectory
 from muster.log.progress import Advance
 from protocol.topic_partition import TopicPartition
-from storage.check.journal import end_of_segments, go_on
+from storage.check.journal import JournalFault, end_of_segments, go_on
 from storage.check.repair import LogRepair, Loss, Repaired, copy_file
 from storage.directory.log_directory import LOCK
 from storage.files import Files, StorageError
@@ -34,10 +34,12 @@ class Repair:
 
     partitions: dict[str, Repaired] = field(default_factory=dict)
     left_behind: list[Path] = field(default_factory=list)
+    journal_faults: list[JournalFault] = field(default_factory=list)
+    """What was behind them in the journal was not read: what is lost with it is not known."""
 
     @property
     def lost_anything(self) -> bool:
-        return any(repaired.losses for repaired in self.partitions.values())
+        return bool(self.journal_faults) or any(repaired.losses for repaired in self.partitions.values())
 
 
 def repair(source: LogSource, target: Path, advance: Advance) -> Repair:
@@ -59,7 +61,7 @@ def repair(source: LogSource, target: Path, advance: Advance) -> Repair:
 
 def _repair(source: LogSource, target: Path, draft: Path, advance: Advance) -> Repair:
     files = source.files
-    result = Repair()
+    result = Repair(journal_faults=source.journal.refusals)
     if source.is_partition:
         result.partitions[str(source.places[0])] = _copy(source, source.places[0], draft, advance)
     else:

@@ -49,6 +49,7 @@ class JournalFiles:
         self._good_bytes = 0  # Its size up to the last good frame,
         self._synced_bytes = 0  # and how much of that a sync has covered.
         self._has_failed = False  # The file may differ from `_good_bytes`.
+        self._ended: StorageError | None = None  # Why no frame is written any more.
         self._is_half_made = False  # There may be a file of the next number, which could not be made.
         self._is_name_synced = (
             False  # The journal's own; an earlier attempt may have made the directory alone.
@@ -124,6 +125,8 @@ class JournalFiles:
 
     def append(self, parts: Sequence[Part]) -> None:
         """Write a frame; it is as durable as the policy says when this returns."""
+        if self._ended is not None:
+            raise self._ended
         self.cut_back()
         if self._is_half_made and self._file is not None:
             # Otherwise this file were not the last, and a torn frame in it no torn end.
@@ -135,7 +138,7 @@ class JournalFiles:
             file.write_at(buffers, self._good_bytes)
             if self.is_synced:
                 file.sync()
-        except StorageError:
+        except BaseException:  # The disk's or a bug: the frame may be whole, and is not to come back.
             self._has_failed = True
             raise
         self._next_sequence += 1
@@ -143,6 +146,13 @@ class JournalFiles:
         if self.is_synced:
             self._synced_bytes = self._good_bytes
         self._sizes[self._next_number - 1] = self._good_bytes
+
+    def end(self, why: str) -> None:
+        """Refuse all frames from now on: a log has missed the last one, and would go on with its offsets.
+
+        The next start reads that frame, as it does a frame whose outcome no client has heard of.
+        """
+        self._ended = StorageError("write", self.path, f"no frame may follow one that a bug ended ({why})")
 
     def begin(self) -> File:
         """Make the next file, to which frames go from now on; the one before is synced first.

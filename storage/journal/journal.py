@@ -26,6 +26,9 @@ Outcomes: TypeAlias = list[tuple[StagedLog, StorageError | None]]
 CARRY_OVER_BYTES: Final = 128 << 20
 """Size of the files that a log which cannot be written may hold back; then what it needs of them is copied."""
 
+CARRY_OVER_FILES: Final = 100
+"""Number of such files: under little load each checkpoint makes one, of a few bytes."""
+
 
 class Journal:
     """The journal of one log directory, and the logs that are written behind it. Opened by `read`."""
@@ -107,13 +110,20 @@ class Journal:
         except StorageError as error:
             failed.update(dict.fromkeys(taken, error))
             return
-        for log, batches in taken.items():
-            log.journaled(batches)
-            with self._guard:
-                self._behind[log] = self._unsynced[log] = None
-                self.bytes_behind += sum(len(batch.data) for batch in batches)
-            if log.waiting_readers:
-                self.want_written()
+        try:
+            for log, batches in taken.items():
+                self._count(log, batches)
+        except BaseException as bug:  # The frame is good, and a log does not count it: none may follow it.
+            self.files.end(repr(bug))
+            raise
+
+    def _count(self, log: StagedLog, batches: list[StagedBatch]) -> None:
+        log.journaled(batches)
+        with self._guard:
+            self._behind[log] = self._unsynced[log] = None
+            self.bytes_behind += sum(len(batch.data) for batch in batches)
+        if log.waiting_readers:
+            self.want_written()
 
     def _on_wanted(self) -> None:
         self.want_written()
@@ -156,14 +166,16 @@ class Journal:
         """Sync the segments and remove the files that are no longer needed; return the errors of logs.
 
         `meanwhile` is called between the syncs of two logs. A log that cannot be written holds back the files
-        that it needs, up to CARRY_OVER_BYTES; one that was not added yet, all of them. Raises StorageError if the
-        journal itself cannot be changed; it goes on as it was.
+        that it needs, up to CARRY_OVER_BYTES and CARRY_OVER_FILES; one that was not added yet, all of them.
+        Raises StorageError if the journal itself cannot be changed; it goes on as it was.
         """
         carried: set[StagedLog] = set()
         with self._lock:
-            is_too_large = self.files.size_bytes > CARRY_OVER_BYTES
+            is_too_much = (
+                self.files.size_bytes > CARRY_OVER_BYTES or len(self.files.numbers) > CARRY_OVER_FILES
+            )
             self.files.begin()
-            if is_too_large:
+            if is_too_much:
                 carried = self._carry_over()
             first_needed = self.files.numbers[-1]
             with self._guard:

@@ -271,6 +271,23 @@ def test_a_damaged_journal_is_left_behind_and_its_batches_are_lost(directory: Pa
     assert [loss.first_offset for loss in result.partitions[HOME].losses] == [5]
 
 
+def test_a_repair_says_that_what_a_fault_of_the_journal_hides_is_lost(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where nothing before the fault is lost, so that no range is known to be."""
+    path = journal_of(directory)
+    begins = frames_begin(path)[0]
+    flip(path, begins + 30)
+    status, lines = lines_of(capsys, "repair", directory, tmp_path / "repaired")
+    assert status == 1
+    assert lines[0].startswith(f"{path}: what is from byte {begins} on was not read, so what is lost with it")
+    assert lines[-1].endswith("no ranges lost")
+    status, lines = lines_of(capsys, "repair", directory, tmp_path / "again", "--json")
+    assert status == 1
+    (fault,) = json.loads("".join(lines))["journal_faults"]
+    assert (fault["path"], fault["byte"]) == (str(path), begins)
+
+
 def test_an_import_goes_on_behind_the_journal_and_leaves_none(
     directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

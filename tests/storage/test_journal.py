@@ -18,7 +18,7 @@ from storage.files import CorruptSegment, Files, StorageError
 from storage.journal import journal as journal_module
 from storage.journal.files import DIRECTORY
 from storage.journal.frames import Part
-from storage.journal.journal import Journal
+from storage.journal.journal import CARRY_OVER_FILES, Journal
 from storage.log.partition_log import PartitionLog
 from storage.log.staged_log import StagedLog
 from tests.storage.directories import take
@@ -318,6 +318,64 @@ def test_a_checkpoint_that_can_make_no_file_leaves_the_journal_as_it_was(
     shards.commit(0)
     disk.crash()
     assert shards.again().opened().offsets(0) == [0, 1]
+
+
+@pytest.mark.parametrize("counted", [0, 1])
+def test_after_a_bug_behind_a_frame_no_other_follows_it(
+    shards: Shards, counted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commits were refused, and a log may give out their offsets anew: at a start the frame would win."""
+    shards.commit(0)
+
+    def bug(batches: object) -> None:
+        raise MemoryError
+
+    for index in range(2):
+        shards.put(index)
+    with monkeypatch.context() as patched:
+        patched.setattr(shards.logs[counted], "journaled", bug)
+        with pytest.raises(MemoryError):
+            shards.journal.write(shards.logs)
+    for log in shards.logs:
+        log.frame_failed(StorageError("write", log.directory, "a bug"))
+        log.fail_back()
+    for index in range(2):
+        shards.put(index)
+    refused = shards.journal.write(shards.logs)
+    assert refused.keys() == set(shards.logs)
+    assert "no frame may follow one that a bug ended (MemoryError()" in str(refused[shards.logs[0]])
+    after = shards.again().opened()
+    assert [after.offsets(0), after.offsets(1)] == [[0, 1], [0]], "what was refused may have taken effect"
+
+
+def test_a_bug_amid_the_writing_of_a_frame_takes_it_back(shards: Shards, disk: FaultyFiles) -> None:
+    shards.commit(0)
+    shards.put(0)
+
+    def bug(operation: Operation) -> None:
+        if operation.is_at("sync", DIRECTORY):
+            raise MemoryError
+
+    disk.fault = bug
+    with pytest.raises(MemoryError):
+        shards.journal.write(shards.logs)
+    disk.fault = None
+    shards.logs[0].frame_failed(StorageError("write", shards.logs[0].directory, "a bug"))
+    shards.logs[0].fail_back()
+    assert shards.again().opened().offsets(0) == [0]
+
+
+def test_a_log_that_stays_failed_holds_back_only_so_many_files(shards: Shards, disk: FaultyFiles) -> None:
+    shards.commit(0)
+    stick(shards, disk)
+    disk.fault = None
+    for _ in range(3 * CARRY_OVER_FILES):
+        shards.commit(1)
+        shards.journal.checkpoint(NOW_MS)
+    assert len(shards.journal.files.numbers) <= CARRY_OVER_FILES + 1
+    disk.crash()
+    after = shards.again().opened()
+    assert after.offsets(0) == [0, 1, 2]
 
 
 @pytest.fixture
