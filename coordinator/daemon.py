@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -330,7 +331,7 @@ class Daemon:
 
     def _on_topic_deleted(self, topic: str, topic_id: bytes) -> None:
         for runner in self.runtime.runners:
-            runner.topic_deleted(topic, topic_id)
+            self.runtime.do(partial(runner.topic_deleted, topic, topic_id))
 
     # The end.
 

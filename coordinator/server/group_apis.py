@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from coordinator.data.transaction_verifier import TransactionVerifier
@@ -36,6 +36,9 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from protocol.topic_partition import TopicPartition
+
+LARGE_AT_ONCE: Final = 10
+"""Groups that are described, or whose offsets are fetched, at a time: each may have thousands of either."""
 
 
 class GroupRuntime(Turns, Protocol):
@@ -191,8 +194,15 @@ class GroupApis:
         def merge(groups: list[Any]) -> OffsetFetchResponse:
             return OffsetFetchResponse(groups=groups)
 
-        group_ids = [group.group_id for group in request.groups]
-        self._split(group_ids, pending, part, lambda response: response.groups, merge)
+        runtime = self._runtime
+        plan = SplitPlan(
+            lambda position: runtime.runner_for(request.groups[position].group_id),
+            part,
+            lambda response: response.groups,
+            merge,
+            at_once=LARGE_AT_ONCE,
+        )
+        split(len(request.groups), plan, pending, runtime)
 
     def describe_groups(self, request: DescribeGroupsRequest, pending: Pending) -> None:
         def part(positions: list[int]) -> DescribeGroupsRequest:
@@ -204,7 +214,16 @@ class GroupApis:
         def merge(groups: list[Any]) -> DescribeGroupsResponse:
             return DescribeGroupsResponse(groups=groups)
 
-        self._split(request.groups, pending, part, lambda response: response.groups, merge)
+        runtime = self._runtime
+        plan = SplitPlan(
+            lambda position: runtime.runner_for(request.groups[position]),
+            part,
+            lambda response: response.groups,
+            merge,
+            at_once=LARGE_AT_ONCE,
+            size_of=lambda group: 1 + len(group.members),
+        )
+        split(len(request.groups), plan, pending, runtime)
 
     def delete_groups(self, request: DeleteGroupsRequest, pending: Pending) -> None:
         """DeleteGroups (key 42): a group that is named twice is answered once, as in Kafka."""
@@ -216,19 +235,15 @@ class GroupApis:
         def merge(results: list[Any]) -> DeleteGroupsResponse:
             return DeleteGroupsResponse(results=results)
 
-        self._split(names, pending, part, lambda response: response.results, merge)
-
-    def _split(
-        self,
-        group_ids: Sequence[str],
-        pending: Pending,
-        part: Callable[[list[int]], Any],
-        answers_of: Callable[[Any], list[Any]],
-        merge: Callable[[list[Any]], Any],
-    ) -> None:
         runtime = self._runtime
-        plan = SplitPlan(lambda position: runtime.runner_for(group_ids[position]), part, answers_of, merge)
-        split(len(group_ids), plan, pending, runtime)
+        plan = SplitPlan(
+            lambda position: runtime.runner_for(names[position]),
+            part,
+            lambda response: response.results,
+            merge,
+            at_once=1,
+        )
+        split(len(names), plan, pending, runtime)
 
     def list_groups(self, request: ListGroupsRequest, pending: Pending) -> None:
         """ListGroups (key 16): the groups of all shards, or an error without groups."""

@@ -39,18 +39,26 @@ class Turns(Protocol):
         """Do `work` on a thread, then call `done` on the loop with the finished future."""
 
 
+def _one(answer: Any) -> int:
+    return 1
+
+
 @dataclass(frozen=True, slots=True)
 class SplitPlan:
     """How a request is split by the positions of its groups or transactions.
 
     `owner_of` returns the shard runner for a position, `part` makes the request for a shard from its positions,
     `answers_of` returns the answers in a shard's response, and `merge` makes the whole response from all answers.
+    `at_once` groups or transactions are handled at a time, fewer where one of them may be large; `size_of` says
+    how many things an answer lists.
     """
 
     owner_of: Callable[[int], ShardRunner[Any]]
     part: Callable[[list[int]], Any]
     answers_of: Callable[[Any], list[Any]]
     merge: Callable[[list[Any]], Any]
+    at_once: int = MAX_PER_PIECE
+    size_of: Callable[[Any], int] = _one
 
 
 def context_of(pending: Pending, reply_to: Any, new_uuid: str = "") -> RequestContext:
@@ -63,20 +71,28 @@ def split(count: int, plan: SplitPlan, pending: Pending, turns: Turns) -> None:
     if not count:
         pending.reply(plan.merge([]))
         return
-    firsts = range(0, count, MAX_PER_PIECE)
+    firsts = range(0, count, plan.at_once)
     # Lambdas: compiled named functions form cycles with their closures, which would keep the connection alive.
     gather = Gather(
         len(firsts),
-        lambda pieces: reply(pending, count, lambda: plan.merge([*chain.from_iterable(pieces)]), turns),
+        lambda pieces: _merge([*chain.from_iterable(pieces)], plan, pending, turns),
     )
-    ranges = [range(first, min(first + MAX_PER_PIECE, count)) for first in firsts]
+    ranges = [range(first, min(first + plan.at_once, count)) for first in firsts]
+    weight = MAX_PER_PIECE // plan.at_once
     in_turns(
         (
-            (len(positions), partial(_ask_owners, positions, plan, pending, gather.part(index), turns))
+            (
+                weight * len(positions),
+                partial(_ask_owners, positions, plan, pending, gather.part(index), turns),
+            )
             for index, positions in enumerate(ranges)
         ),
         turns,
     )
+
+
+def _merge(answers: list[Any], plan: SplitPlan, pending: Pending, turns: Turns) -> None:
+    reply(pending, sum(map(plan.size_of, answers)), lambda: plan.merge(answers), turns)
 
 
 def _ask_owners(positions: range, plan: SplitPlan, pending: Pending, whole: Any, turns: Turns) -> None:

@@ -59,7 +59,12 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
 from coordinator.offsets.commit import commit_offsets
 from coordinator.offsets.committed import committed_from_record
-from coordinator.offsets.delete import delete_offsets, delete_offsets_of_deleted_topics, delete_topic_offsets
+from coordinator.offsets.delete import (
+    TopicOffsetsDeleted,
+    delete_offsets,
+    delete_offsets_of_deleted_topics,
+    delete_topic_offsets,
+)
 from coordinator.offsets.expiry import OffsetSweep
 from coordinator.offsets.fetch import fetch_offsets
 from coordinator.offsets.open_transactions import HeldKey
@@ -312,6 +317,9 @@ class Shard:
                 on_sync_timer(group, at, effects)
 
     def _on_append_finished(self, then: object, error: ErrorCode, at: Moment, effects: Effects) -> None:
+        if isinstance(then, TopicOffsetsDeleted):
+            effects.add(delete_topic_offsets(self.offsets, then.topic, then.topic_id))
+            return
         if isinstance(then, GroupCreated):
             on_group_created(self.groups, self.stored, then, error, at, effects)
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.effects import CoordinatorRecord, Result, TopicDeleted
+from coordinator.offsets import delete as delete_module
 from harness.doubles.topics import topic_id_of
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
@@ -105,6 +106,21 @@ def test_o23_a_topic_that_goes_takes_the_offsets_of_all_groups_along(driver: Dri
         Consumer(driver, group_id=group_id).commit(1, "clicks", 0)
     driver.handle(TopicDeleted("orders", topic_id_of(1), driver.wall_ms))
     assert left(driver, "g") == left(driver, "h") == {("clicks", 0)}
+    driver.assert_replay_agrees()
+
+
+def test_o23_many_offsets_of_a_topic_go_some_in_each_event(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delete_module, "DELETED_AT_ONCE", 3)
+    for number in range(7):
+        Consumer(driver, group_id=f"g{number}").commit(1, "orders", 0)
+    Consumer(driver, group_id="g0").commit(1, "clicks", 0)
+    deleted = TopicDeleted("orders", topic_id_of(1), driver.wall_ms)
+    assert len(driver.shard.handle(deleted, driver.now_ms).records) == 3
+    driver.handle(deleted)
+    assert left(driver, "g0") == {("clicks", 0)}
+    assert [left(driver, f"g{number}") for number in range(1, 7)] == [set()] * 6
     driver.assert_replay_agrees()
 
 

@@ -15,7 +15,14 @@ import pytest
 from coordinator.groups.classic.records import encode_record
 from coordinator.groups.partitioning import partition_for
 from coordinator.server.pending import Pending
-from coordinator.server.splitting import MAX_ENCODED_ON_LOOP, MAX_PER_PIECE, in_turns, reply
+from coordinator.server.splitting import (
+    MAX_ENCODED_ON_LOOP,
+    MAX_PER_PIECE,
+    SplitPlan,
+    in_turns,
+    reply,
+    split,
+)
 from coordinator.topics.catalogue import CatalogueEntry, write_catalogue
 from harness.daemon import MusterDaemon
 from harness.processes import wait_until
@@ -86,6 +93,50 @@ class Asked:
 
     def reply_aside(self, make: Callable[[], object], run: Any) -> None:
         run(make, lambda future: self.answers.append(future.result()))
+
+
+class Owner:
+    """The runner of a shard that answers at once, with a member for each thing that a group has."""
+
+    def __init__(self, done: list[int], size: int) -> None:
+        self._done, self._size = done, size
+
+    def request(self, positions: list[int], context: Any) -> None:
+        self._done += positions
+        answers = [SimpleNamespace(position=position, size=self._size) for position in positions]
+        context.reply_to.reply(answers)
+
+
+@pytest.mark.parametrize("at_once", [1, 10, MAX_PER_PIECE])
+def test_groups_that_may_be_large_are_handled_fewer_at_a_time_and_in_order(at_once: int) -> None:
+    loop, asked, done = Loop(), Asked(), list[int]()
+    asked_by: Any = SimpleNamespace(api_version=0, client_id="c", client_host="h", reply=asked.reply)
+    owner: Any = Owner(done, 1)
+    plan = SplitPlan(
+        lambda _: owner, lambda part: part, lambda each: each, list, at_once, lambda each: each.size
+    )
+    split(30, plan, asked_by, loop)
+    assert len(done) == min(at_once, 30)
+    while loop.later:
+        loop.later.popleft()()
+    (answer,) = asked.answers
+    assert isinstance(answer, list)
+    assert [each.position for each in answer] == list(range(30)) == done
+
+
+def test_an_answer_of_few_groups_with_many_members_is_put_together_on_a_thread() -> None:
+    loop, asked = Loop(), Asked()
+    asked_by: Any = SimpleNamespace(
+        api_version=0, client_id="c", client_host="h", reply=asked.reply, reply_aside=asked.reply_aside
+    )
+    owner: Any = Owner([], MAX_ENCODED_ON_LOOP)
+    plan = SplitPlan(
+        lambda _: owner, lambda part: part, lambda each: each, list, size_of=lambda each: each.size
+    )
+    split(1, plan, asked_by, loop)
+    assert len(asked.answers) == 1
+    split(2, plan, asked_by, loop)
+    assert len(asked.answers) == len(loop.aside) == 1
 
 
 def test_a_large_answer_is_put_together_on_a_thread_and_a_small_one_is_not() -> None:
