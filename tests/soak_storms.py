@@ -32,6 +32,9 @@ SETS: Final = 4
 SESSION_MS: Final = 2_000
 DEADLINE_S: Final = 120.0
 GROWTH_MAX: Final = 1.1
+GONE: Final = ("Empty", "Dead")
+"""Every ten minutes a sweep removes the groups that have neither members nor offsets."""
+
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
 
 
@@ -52,7 +55,7 @@ def await_empty(port: int, group_ids: Sequence[str]) -> None:
             left = [
                 f"{group.group_id} is {group.group_state} with {len(group.members)}"
                 for group in groups
-                if group.group_state != "Empty"
+                if group.group_state not in GONE
             ]
             if not left:
                 return
