@@ -171,7 +171,14 @@ class JournalThreads:
                     due_s = monotonic() + CHECKPOINT_S
                     self._checkpoint()
             except BaseException as error:  # Reported, be it the disk's or a bug; the thread has to go on.
-                self._on_error(error)
+                self._report_error(error)
+
+    def _report_error(self, error: BaseException) -> None:
+        try:
+            self._on_error(error)
+        except BaseException as bug:  # The thread has to go on all the same; the loop's raises it.
+            if not self._closed:
+                self._post(partial(_raise, bug))
 
     def _gather(self) -> None:
         """Wait for more, since something is behind: not for long while a reader waits, and no longer for much."""
@@ -202,3 +209,7 @@ class JournalThreads:
     def _meanwhile(self) -> None:
         if self._is_behind.is_set():
             self._write_behind()
+
+
+def _raise(bug: BaseException) -> None:
+    raise bug

@@ -314,6 +314,24 @@ def test_a_bug_in_the_second_thread_is_reported_and_it_goes_on(world: World, dis
     world.loop.until(lambda: sorted(index for index, _, _ in world.written) == [0, 1])
 
 
+def test_a_report_that_fails_is_raised_on_the_loop_and_the_second_thread_goes_on(
+    world: World, disk: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without that thread commits would be acknowledged and never come to their segments."""
+
+    def cannot_report(error: BaseException) -> None:
+        raise OSError(errno.ENOSPC, "the log cannot be written")
+
+    monkeypatch.setattr(world.threads, "_on_error", cannot_report)
+    disk.fault = bug_at("write", "t-0/")
+    world.commit("a", 0)
+    with pytest.raises(OSError, match="the log cannot be written"):
+        world.wait_for("never")
+    disk.fault = None
+    world.commit("b", 1)
+    world.loop.until(lambda: sorted(index for index, _, _ in world.written) == [0, 1])
+
+
 # Checkpoints.
 
 
