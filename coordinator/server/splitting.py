@@ -39,6 +39,13 @@ class Turns(Protocol):
         """Do `work` on a thread, then call `done` on the loop with the finished future."""
 
 
+class Owner(Protocol):
+    """The runner of a shard, to which its share of a request goes."""
+
+    def request(self, request: Any, context: RequestContext) -> None:
+        """Handle the request; it is answered through `context.reply_to`."""
+
+
 def _one(answer: Any) -> int:
     return 1
 
@@ -53,7 +60,7 @@ class SplitPlan:
     how many things an answer lists.
     """
 
-    owner_of: Callable[[int], ShardRunner[Any]]
+    owner_of: Callable[[int], Owner]
     part: Callable[[list[int]], Any]
     answers_of: Callable[[Any], list[Any]]
     merge: Callable[[list[Any]], Any]
@@ -97,7 +104,7 @@ def _merge(answers: list[Any], plan: SplitPlan, pending: Pending, turns: Turns) 
 
 def _ask_owners(positions: range, plan: SplitPlan, pending: Pending, whole: Any, turns: Turns) -> None:
     """Ask the shards for the groups or transactions at `positions`; `whole` gets the answers in that order."""
-    by_shard: dict[ShardRunner[Any], list[int]] = {}
+    by_shard: dict[Owner, list[int]] = {}
     for position in positions:
         by_shard.setdefault(plan.owner_of(position), []).append(position)
     shares = list(by_shard.values())
