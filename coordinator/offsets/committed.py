@@ -13,7 +13,13 @@ from typing import Final
 from coordinator.effects import CommitRun, new_tuple
 from coordinator.groups.record_schemas import LegacyOffsetCommitValue, OffsetCommitValue
 from coordinator.offsets.open_transactions import HeldKey, OpenTransactions
-from coordinator.offsets.topic_offsets import NO_EXPIRY, CommittedOffset, StoredOffsets, TopicOffsets
+from coordinator.offsets.topic_offsets import (
+    NO_EXPIRY,
+    CommitFields,
+    CommittedOffset,
+    StoredOffsets,
+    TopicOffsets,
+)
 from protocol.codec.primitives import ZERO_UUID
 from protocol.records.control import Marker
 from protocol.topic_partition import TopicPartition
@@ -62,6 +68,14 @@ class CommittedOffsets:
     def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Replay a commit: set the group's offset in this partition."""
         self._ensure_topic(group_id, topic).put(partition, committed)
+
+    def put_fields(self, group_id: str, topic: str, partition: int, fields: CommitFields) -> None:
+        """As `put`, of the fields of a `CommittedOffset`."""
+        topics = self._by_group.get(group_id)
+        offsets = None if topics is None else topics.get(topic)
+        if offsets is None:
+            offsets = self._ensure_topic(group_id, topic)
+        offsets.put(partition, fields)
 
     def put_run(self, run: CommitRun, first_log_offset: int) -> None:
         """Replay the commits of a run, whose records are at `first_log_offset` and after in the log."""

@@ -24,13 +24,13 @@ from coordinator.offsets.commit import (
     refresh_session,
 )
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffsets
-from coordinator.offsets.topic_offsets import CommittedOffset
 from protocol.codec.primitives import ZERO_UUID
 from protocol.codec.template import Template
 from protocol.errors import ErrorCode
 from protocol.framing import EncodedResponse
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from protocol.records.records import Record
+from protocol.records.run import NO_ATTRIBUTES, NO_HEADERS
+from protocol.records.varint import VARINTS
 
 NO_MORE_EFFECTS: Final = tuple(Result())[2:]
 """The effects of an event that only writes records and answers. Ready, since each commit is one such event."""
@@ -44,8 +44,8 @@ class PreparedRow(NamedTuple):
     leader_epoch: int
     metadata: str
     topic_id: bytes
-    key: bytes
-    value: Template  # To be filled in with the offset and the time of the commit.
+    size_bytes: int  # Of key and value.
+    record: Template  # Both, as in a batch: to be filled in with the offset and the time of the commit.
 
 
 class PreparedCommit:
@@ -64,6 +64,7 @@ class PreparedCommit:
         self.response = EncodedResponse(response, api_version)  # The response when every offset is stored.
         self._groups, self._catalog = shard.groups, shard.topics
         self._rows = rows
+        self._size_bytes = sum(row.size_bytes for row in rows)
         highest = {row.topic: (row.topic_id, row.partition) for row in sorted(rows, key=_by_partition)}
         self._topics = [(topic, *known) for topic, known in highest.items()]
 
@@ -82,36 +83,45 @@ class PreparedCommit:
     def handle(self, event: PreparedCommitReceived, now_ms: int) -> Result:
         """Store all the event's offsets and answer; moves the session deadline, as every commit does."""
         refresh_session(self._groups[self.request.group_id], self.request.member_id, now_ms)
-        offsets = PreparedOffsets(self.request.group_id, self._rows, event.offsets, event.wall_ms)
+        group_id, rows = self.request.group_id, self._rows
+        offsets = PreparedOffsets(group_id, rows, event.offsets, event.wall_ms, self._size_bytes)
         reply = new_tuple(Reply, (event.reply_to, self.response, True))  # It reveals what is stored.
         return new_tuple(Result, ((offsets,), (reply,), *NO_MORE_EFFECTS))
 
 
 class PreparedOffsets:
-    """The records of one prepared commit, one for each partition, with its offset filled in."""
+    """The records of one prepared commit, one for each partition, with its offset filled in; a `Run` of them."""
 
-    __slots__ = ("_group_id", "_offsets", "_rows", "_wall_ms", "count")
+    __slots__ = ("_group_id", "_offsets", "_rows", "count", "size_bytes", "timestamp_ms")
 
-    def __init__(self, group_id: str, rows: list[PreparedRow], offsets: Sequence[int], wall_ms: int) -> None:
+    def __init__(
+        self, group_id: str, rows: list[PreparedRow], offsets: Sequence[int], wall_ms: int, size_bytes: int
+    ) -> None:
+        """`wall_ms` is the time of the commit, and that of its records; `size_bytes` of all keys and values."""
         self._group_id = group_id
         self._rows, self._offsets = rows, offsets
-        self._wall_ms = wall_ms
+        self.timestamp_ms = wall_ms
         self.count = len(rows)
+        self.size_bytes = size_bytes
 
-    def encode(self, wall_ms: int) -> list[Record]:
-        """The records as they are written to the log at `wall_ms`."""
-        commit_ms = self._wall_ms
-        return [
-            Record(row.key, row.value.fill((offset, commit_ms)), wall_ms)
-            for row, offset in zip(self._rows, self._offsets, strict=True)
-        ]
+    def encode(self, first_delta: int, base_ms: int) -> bytes:
+        """Return the records as a batch with base `base_ms` has them, with offset deltas from `first_delta` on."""
+        wall_ms, delta = self.timestamp_ms, first_delta
+        before = NO_ATTRIBUTES + VARINTS[wall_ms - base_ms]
+        chunks: list[bytes] = []
+        for row, offset in zip(self._rows, self._offsets, strict=True):
+            body = before + VARINTS[delta] + row.record.fill((offset, wall_ms))
+            chunks += (VARINTS[len(body)], body)
+            delta += 1
+        return b"".join(chunks)
 
     def apply(self, committed: CommittedOffsets, log_offset: int) -> None:
         """Replay the records into `committed`; the first of them is at `log_offset` of the log."""
-        group_id, wall_ms = self._group_id, self._wall_ms
+        group_id, wall_ms = self._group_id, self.timestamp_ms
         for row, offset in zip(self._rows, self._offsets, strict=True):
-            known = (offset, row.leader_epoch, row.metadata, wall_ms, NO_EXPIRY, row.topic_id, log_offset)
-            committed.put(group_id, row.topic, row.partition, new_tuple(CommittedOffset, known))
+            topic, partition, epoch, metadata, topic_id, _, _ = row
+            fields = (offset, epoch, metadata, wall_ms, NO_EXPIRY, topic_id, log_offset)
+            committed.put_fields(group_id, topic, partition, fields)
             log_offset += 1
 
 
@@ -152,9 +162,14 @@ def _row(record: CoordinatorRecord) -> PreparedRow:
         leader_epoch=value.leader_epoch,
         metadata=value.metadata,
         topic_id=bytes(value.topic_id),
-        key=zeros[0],
-        value=Template(zeros[1], ones[1]),
+        size_bytes=len(zeros[0]) + len(zeros[1]),
+        record=Template(_behind_delta(zeros[0], zeros[1]), _behind_delta(ones[0], ones[1])),
     )
+
+
+def _behind_delta(key: bytes, value: bytes) -> bytes:
+    """Return what follows the offset delta of a record, which has no headers."""
+    return b"".join((VARINTS[len(key)], key, VARINTS[len(value)], value, NO_HEADERS))
 
 
 def _by_partition(row: PreparedRow) -> int:

@@ -58,6 +58,10 @@ class NewestOffsets:
         """By partition: a row, for the topic id above; or a whole commit; or None, if it was deleted."""
 
 
+CommitFields: TypeAlias = tuple[int, int, str, int, int, bytes, int]
+"""The fields of a `CommittedOffset`, in their order; to make a named tuple of them takes 0.2 us."""
+
+
 class NewestCommits(NamedTuple):
     """The newest commits of one group and topic in a whole log."""
 
@@ -124,10 +128,13 @@ class TopicOffsets:
         """What rows have no room for, by partition."""
         return self._extras or {}
 
-    def put(self, partition: int, committed: CommittedOffset) -> None:
-        """Set the offset of `partition`."""
+    def put(self, partition: int, committed: CommitFields) -> None:
+        """Set the offset of `partition` to a `CommittedOffset`, or the plain tuple of its fields."""
         offset, epoch, metadata, commit_wall_ms, expire_wall_ms, topic_id, log_offset = committed
-        slot = self._find(partition)
+        partitions = self._partitions
+        slot: int | None = partition
+        if not 0 <= partition < len(partitions) or partitions[partition] != partition:  # Saves a call.
+            slot = self._find(partition)
         if slot is None:
             slot = bisect_left(self._partitions, partition)
             if not self._partitions:
@@ -138,7 +145,7 @@ class TopicOffsets:
         else:
             pack_row_into(self._rows, slot * ROW_BYTES, offset, epoch, commit_wall_ms, log_offset)
         if self._extras or metadata or expire_wall_ms != NO_EXPIRY or topic_id != self._topic_id:
-            self._update_extra(partition, committed)
+            self._update_extra(partition, CommittedOffset(*committed))
 
     def put_run(self, run: CommitRun, first_log_offset: int) -> None:
         """Set the offsets of many partitions; all rows at once where there are no other partitions."""

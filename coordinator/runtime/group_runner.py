@@ -41,6 +41,8 @@ class GroupRunner(ShardRunner[Shard]):
         if error:
             done(MARKER_ANSWER.get(error, error))
             return
+        if self._gathered:
+            self._handle_gathered()
         # Before the event: if that ends the log's epoch, this waits like all else, and is answered with it.
         self.durable_log.when_durable(
             self.position + 1, lambda outcome: done(MARKER_ANSWER.get(outcome, outcome))

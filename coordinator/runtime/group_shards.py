@@ -22,7 +22,7 @@ from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.records.records import Record as LogRecord
-from protocol.records.run import RecordRun
+from protocol.records.run import Run
 
 MAY_WRITE: Final = frozenset(
     {
@@ -38,10 +38,10 @@ MAY_WRITE: Final = frozenset(
 it, so no group in it waits for an assignment."""
 
 
-def encode(entry: Appendable, wall_ms: int) -> Sequence[LogRecord | RecordRun]:
+def encode(entry: Appendable, wall_ms: int) -> Sequence[LogRecord | Run]:
     """Return the encoded record, or records of one commit, as written at `wall_ms`. Raises EncodeError."""
     if isinstance(entry, PreparedOffsets):
-        return entry.encode(wall_ms)
+        return (entry,)
     if isinstance(entry, CommitRun):
         return (encode_commit_run(entry, wall_ms),)
     assert isinstance(entry, CoordinatorRecord), entry

@@ -12,7 +12,7 @@ from coordinator.effects import ProducerAndEpoch
 from protocol.records.batch import TRANSACTIONAL_BIT, BatchProducer
 from protocol.records.control import Marker, encode_marker
 from protocol.records.records import BATCH_OVERHEAD, Codec, Record, encode_batch
-from protocol.records.run import RecordRun
+from protocol.records.run import Run
 from storage.log.durable_log import DurableLog
 
 RECORD_OVERHEAD_BYTES = 24
@@ -30,7 +30,7 @@ class OpenBatch:
         self._log = durable_log.log
         self._max_batch_bytes = max_batch_bytes  # Both before and after compression.
         self._codec = codec
-        self._gathered: list[Record | RecordRun] = []
+        self._gathered: list[Record | Run] = []
         self._count = 0  # Number of records gathered; a run is several.
         self._gathered_bytes = BATCH_OVERHEAD
         self._producer: ProducerAndEpoch | None = None
@@ -42,7 +42,7 @@ class OpenBatch:
 
     def add(
         self,
-        records: Sequence[Record | RecordRun],
+        records: Sequence[Record | Run],
         wall_ms: int,
         producer: ProducerAndEpoch | None = None,
     ) -> bool:

@@ -14,7 +14,7 @@ from coordinator.effects import Event, ProducerAndEpoch, Result, TimerKey
 from protocol.errors import ErrorCode
 from protocol.records.records import Batch
 from protocol.records.records import Record as LogRecord
-from protocol.records.run import RecordRun
+from protocol.records.run import Run
 
 Batches: TypeAlias = Iterable[tuple[Batch, memoryview]]
 
@@ -79,7 +79,7 @@ class ShardKind(Generic[S]):
     replay_batches: Callable[[Batches, S], tuple[int, int]]
     """Replays a whole log into a fresh shard; returns the numbers of records and of unknown ones. Raises
     CorruptBatch, DecodeError."""
-    encode: Callable[[Any, int], Sequence[LogRecord | RecordRun]]
+    encode: Callable[[Any, int], Sequence[LogRecord | Run]]
     """Encodes an entry of `Result.records`, as written at a wall time in ms. Raises EncodeError."""
     error_response: Callable[[Any, ErrorCode, int], Any]
     """Returns the error response to a request, in an API version."""

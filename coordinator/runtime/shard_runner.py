@@ -12,7 +12,7 @@ written. Heartbeats, fetches and other requests that only read are served.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol
@@ -75,6 +75,7 @@ class RunnerHost(Protocol):
     def on_dirty(self, runner: ShardRunner[Any]) -> None: ...
     def reload(self, runner: ShardRunner[Any]) -> None: ...
     def send(self, reply_to: Any, response: Any) -> None: ...
+    def send_all(self, answers: Sequence[tuple[Any, Any]]) -> None: ...
     def do(self, action: Callable[[], None]) -> None: ...
     def write_markers(
         self, wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]
@@ -87,6 +88,14 @@ class PendingRequest(NamedTuple):
     reply_to: Any
     request: Any
     api_version: int
+
+
+class GatheredCommit(NamedTuple):
+    """A prepared commit that waits for the end of the turn, with the offsets of this request."""
+
+    commit: Any  # A `PreparedCommit`.
+    offsets: Sequence[int]
+    reply_to: Any
 
 
 class ShardRunner(Generic[S]):
@@ -120,6 +129,8 @@ class ShardRunner(Generic[S]):
         # meanwhile, and by the transactions whose markers were being written before.
         self._missed: list[TopicDeleted | MarkersWritten] = []
         self._late_timers: dict[TimerKey, None] = {}
+        # Prepared commits of this turn that are not handled yet; no other event goes past them.
+        self._gathered: list[GatheredCommit] = []
         durable_log.claim(self, commit_timeout_ms)
 
     # Events in.
@@ -141,11 +152,46 @@ class ShardRunner(Generic[S]):
         if unanswered is not None:
             self._parked[unanswered.reply_to] = (unanswered.request, unanswered.api_version)
 
-    def request_prepared(self, event: PreparedCommitReceived) -> None:
-        """Handle a prepared commit; the caller has checked that it is current and that this shard may write."""
-        commit, _, reply_to, _ = event
-        self._current = new_tuple(PendingRequest, (reply_to, commit.request, commit.api_version))
-        self._handle(event)
+    def request_prepared(self, commit: GatheredCommit) -> None:
+        """Handle a prepared commit with the others of this turn, ahead of any other event of this shard.
+
+        The caller has checked that it is current and that this shard may write; so it is until then, since only
+        events change what that depends on.
+        """
+        if not self._gathered:
+            self._host.on_dirty(self)
+        self._gathered.append(commit)
+
+    def _handle_gathered(self) -> None:
+        """Handle the commits of this turn, each as an event of its own; their answers wait as one."""
+        gathered, shard = self._gathered, self.shard
+        assert shard is not None, "what ends a shard's life answers what was gathered"
+        now_ms, wall_ms = self._host.now_ms(), self._host.wall_ms()
+        answers: list[tuple[PendingRequest, Any]] = []
+        refused: list[PendingRequest] = []
+        try:
+            for commit, offsets, reply_to in gathered:
+                event = new_tuple(PreparedCommitReceived, (commit, offsets, reply_to, wall_ms))
+                records, replies, *_ = shard.handle(event, now_ms)
+                pending = new_tuple(PendingRequest, (reply_to, commit.request, commit.api_version))
+                if self._append(records, wall_ms):
+                    refused.append(pending)
+                else:
+                    answers.append((pending, replies[0].response))
+        except Exception as error:  # As in `_handle`. Nothing of `gathered` is answered yet.
+            self._fail_on(error, gathered)
+            return
+        self._gathered = []
+        for pending in refused:
+            self._fail_one(pending, ErrorCode.RECORD_LIST_TOO_LARGE)
+        self.durable_log.when_durable(self.position, partial(self._answer_all, answers), now_ms)
+
+    def _answer_all(self, answers: list[tuple[PendingRequest, Any]], error: ErrorCode) -> None:
+        if error:
+            for pending, _ in answers:
+                self._fail_one(pending, error)
+        else:
+            self._host.send_all([(pending.reply_to, response) for pending, response in answers])
 
     @property
     def may_write(self) -> bool:
@@ -175,6 +221,8 @@ class ShardRunner(Generic[S]):
             self._missed.append(deleted)  # Loading the log brings the offsets back, or the log is paused.
 
     def _handle(self, event: Event) -> None:
+        if self._gathered:
+            self._handle_gathered()
         shard = self.shard
         if shard is None:
             return  # The epoch has ended: its events are dropped, and the log will be read again.
@@ -196,11 +244,13 @@ class ShardRunner(Generic[S]):
     def _carry_out(self, result: Result, now_ms: int, wall_ms: int) -> None:
         records, replies, timers, history, then, superseded, markers, atomic, producer, marker = result
         error = ErrorCode.NONE
-        if atomic and records:
-            error = self._append(records, wall_ms, producer)
-        elif records:  # Tombstones, each of which fits.
-            for record in records:
-                self._append((record,), wall_ms)
+        if records:
+            self._host.on_dirty(self)
+            if atomic:
+                error = self._append(records, wall_ms, producer)
+            else:  # Tombstones, each of which fits.
+                for record in records:
+                    self._append((record,), wall_ms)
         if marker is not None:
             assert self.shard is not None
             self.shard.replay(marker, self._open_batch.append_marker(marker, wall_ms))
@@ -273,7 +323,6 @@ class ShardRunner(Generic[S]):
         for record in records:
             shard.replay(record, offset, producer)
             offset += record.count
-        self._host.on_dirty(self)
         return ErrorCode.NONE
 
     @property
@@ -307,10 +356,14 @@ class ShardRunner(Generic[S]):
 
     def end_turn(self) -> None:
         """Flush the records of this turn, or with the next flush if one is under way."""
+        if self._gathered:
+            self._handle_gathered()
         self.durable_log.flush()
 
     def stage(self) -> None:
         """Cut the open batch, as a flush begins."""
+        if self._gathered:
+            self._handle_gathered()
         try:
             self._open_batch.cut(self._host.wall_ms())
         except Exception as error:  # As in `_handle`.
@@ -340,6 +393,7 @@ class ShardRunner(Generic[S]):
         current = _take_current(self)
         if current is not None:
             self._fail_one(current, answer)
+        self._fail_gathered(answer)
         self._fail_parked(answer)
         if self.state is not CLOSED:
             self._host.reload(self)
@@ -397,6 +451,7 @@ class ShardRunner(Generic[S]):
         self._late_timers.clear()
         self._missed.clear()
         self.durable_log.release(ErrorCode.NOT_COORDINATOR)
+        self._fail_gathered(ErrorCode.NOT_COORDINATOR)
         self._fail_parked(ErrorCode.NOT_COORDINATOR)
 
     def take(self) -> None:
@@ -409,10 +464,17 @@ class ShardRunner(Generic[S]):
 
         Appended records are still flushed and their replies sent, but no further events are handled.
         """
+        if self._gathered:
+            self._handle_gathered()
         if self.shard is not None:
             self.final = FinalState(self.shard, self.position)
         self._transition(ShardTrigger.STOPPED)
         self._fail_parked(ErrorCode.NOT_COORDINATOR)
+
+    def _fail_gathered(self, error: ErrorCode) -> None:
+        gathered, self._gathered = self._gathered, []
+        for commit, _, reply_to in gathered:
+            self._fail_one(PendingRequest(reply_to, commit.request, commit.api_version), error)
 
     def _fail_parked(self, error: ErrorCode) -> None:
         parked = [PendingRequest(reply_to, *each) for reply_to, each in self._parked.items()]

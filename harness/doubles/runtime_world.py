@@ -8,7 +8,7 @@ sound or a faulty disk, or in memory. `RunnerWorld` has one runner, whose turns 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
@@ -81,6 +81,10 @@ class RuntimeWorld(ManualTimers):
 
     def send(self, reply_to: Any, response: Any) -> None:
         reply_to.reply(response)
+
+    def send_all(self, answers: Sequence[tuple[Any, Any]]) -> None:
+        for reply_to, response in answers:
+            reply_to.reply(response)
 
     def do(self, action: Callable[[], None]) -> None:
         action()

@@ -16,7 +16,10 @@ _NUMBER: Final = re.compile(rb"\xff{8}")
 
 
 class Template:
-    """The fixed bytes of a message, with places for 64-bit numbers: reads the numbers, or fills in others."""
+    """The fixed bytes of a message, with places for 64-bit numbers: reads the numbers, or fills in others.
+
+    For one thread at a time.
+    """
 
     __slots__ = ("_blank", "_fixed", "_form")
 
@@ -27,8 +30,13 @@ class Template:
         if any(any(fixed) for fixed in between):
             raise ValueError("the two differ in more than 64-bit numbers")
         self._form = Struct(">" + "q".join(f"{len(fixed)}s" for fixed in between))
-        self._blank = list(self._form.unpack(zeros))
+        self._blank = list(self._form.unpack(zeros))  # The numbers in it are those that were filled in last.
         self._fixed = tuple(self._blank[::2])
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the message, whatever the numbers."""
+        return self._form.size
 
     def read(self, data: bytes) -> tuple[int, ...] | None:
         """Return the numbers in `data`, of the message's length; None if any other byte is not the message's."""
@@ -37,6 +45,5 @@ class Template:
 
     def fill(self, numbers: Sequence[int]) -> bytes:
         """Return the bytes of the message with these numbers."""
-        parts = self._blank.copy()
-        parts[1::2] = numbers
-        return self._form.pack(*parts)
+        self._blank[1::2] = numbers
+        return self._form.pack(*self._blank)

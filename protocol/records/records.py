@@ -39,7 +39,7 @@ from protocol.records.batch import (
     walk,
 )
 from protocol.records.compression import MAX_INFLATED_BYTES, compress, decompress
-from protocol.records.run import NO_ATTRIBUTES, NO_HEADERS, RecordRun
+from protocol.records.run import NO_ATTRIBUTES, NO_HEADERS, Run
 from protocol.records.varint import ONE_BYTE_VARINTS, VARINTS, read_varint
 
 __all__ = [
@@ -94,7 +94,7 @@ class Record:
 
 
 def encode_batch(
-    records: Sequence[Record | RecordRun],
+    records: Sequence[Record | Run],
     *,
     base_offset: int = 0,
     codec: Codec = Codec.NONE,
@@ -126,13 +126,13 @@ def encode_batch(
     return batch
 
 
-def encode_records(records: Iterable[Record | RecordRun], base_ms: int) -> list[bytes]:
+def encode_records(records: Iterable[Record | Run], base_ms: int) -> list[bytes]:
     """Return the chunks of the payload: for each record its length, then its body; a run is one chunk."""
     chunks: list[bytes] = []
     varints, join, null, none = VARINTS, b"".join, NULL_LENGTH, b""
     delta = 0
     for record in records:
-        if isinstance(record, RecordRun):
+        if not isinstance(record, Record):
             chunks.append(record.encode(delta, base_ms))
             delta += record.count
             continue

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from struct import calcsize
-from typing import Final
+from typing import Final, Protocol
 
 from protocol.codec.packed_numbers import Column, column, interleave
 from protocol.records.varint import VARINTS
@@ -19,6 +19,25 @@ from protocol.records.varint import VARINTS
 NO_ATTRIBUTES: Final = b"\0"  # Kafka defines no attributes of records so far.
 NO_HEADERS: Final = VARINTS[0]
 TABLED_SIZE: Final = 2  # Of offset deltas, in bytes; of a larger size there are too many to keep.
+
+
+class Run(Protocol):
+    """Records that are written one behind the other, and that encode themselves: with one timestamp, no headers."""
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of all keys and values together."""
+
+    @property
+    def timestamp_ms(self) -> int:
+        """The time of day of each of them."""
+
+    def encode(self, first_delta: int, base_ms: int) -> bytes:
+        """Return the encoded records for a batch with base `base_ms`; offset deltas from `first_delta` on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,7 @@ class Peer:
         self.world = ShardWorld(**world)
         self.asked: list[Framed] = []
         self.prepared = 0  # Commits that were not decoded.
+        self.is_gathering = False  # The last of them waits for the end of the turn, or for another event.
         self.member: dict[str, Any] = {}  # What a member of the group `m` commits with.
         self._api = commit_api(self.world)
         self._requests, self._prepares = PreparedRequests(), prepares
@@ -103,11 +104,13 @@ class Peer:
         self.asked.append(framed)
         if (matched := self._requests.match(self._api.key, frame, 0, len(frame))) is not None:
             self.prepared += 1
+            self.is_gathering = True
             run, numbers = matched
             run(numbers, cast(Any, framed))
             return framed
         # A flexible header ends with a count of its tags: 0.
         start = HEADER_BYTES + (version >= FLEXIBLE_SINCE)
+        self.is_gathering = False
         request = decode(OffsetCommitRequest, version, frame, start)
         if self._prepares:
             assert self._api.prepare is not None
@@ -129,6 +132,7 @@ class Peer:
         self.world.fire_due()
 
     def flush(self) -> None:
+        self.is_gathering = False
         self.world.end_turn()
         while self.world.flushes:
             self.world.end_flush()
@@ -161,11 +165,12 @@ def pair(**world: Any) -> tuple[Peer, Peer]:
 def both(
     peers: tuple[Peer, Peer], step: Callable[Concatenate[Peer, P], object], *given: P.args, **named: P.kwargs
 ) -> None:
-    """Do it to both, and find no difference."""
+    """Do it to both, and find no difference, unless commits of this turn are not handled yet."""
     for peer in peers:
         step(peer, *given, **named)
     prepared, decoded = peers
-    assert prepared.seen == decoded.seen
+    if not prepared.is_gathering:
+        assert prepared.seen == decoded.seen
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -260,6 +265,7 @@ def test_a_bug_is_answered_and_costs_a_life(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(peer.world.log, "append", a_bug)
     framed = peer.send(commit(8, group_id="g"), 8)  # There is no room for it in the batch, so that is cut.
     assert peer.prepared == 2
+    peer.world.end_turn()
     assert [error_of(each) for each in (waiting, framed)] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
     assert peer.world.reloads == 1
 
@@ -395,6 +401,9 @@ STEPS: dict[str, Callable[[Peer], Any]] = {
     "later": lambda peer: pass_time(peer, 6_000),
     "expire": lambda peer: pass_time(peer, 10_000),
 }
+OF_THE_CATALOG = {"grow", "shrink", "recreate", "delete-topic", "make-topic"}
+"""The steps that are no events of the shard: what was gathered waits on."""
+
 SEQUENCES: dict[str, int] = {  # And how many of its commits are prepared, in version 8.
     "commit commit commit": 1,
     "commit commit end-of-turn commit commit flush commit": 3,
@@ -447,6 +456,7 @@ def test_whatever_happens_in_between(sequence: str) -> None:
             peer.member = member_of(peer)
         for number, step in enumerate(sequence.split()):
             if step in STEPS:
+                peers[0].is_gathering = peers[0].is_gathering and step in OF_THE_CATALOG
                 both(peers, STEPS[step])
             else:
                 both(peers, partial(send, step, version, number))
