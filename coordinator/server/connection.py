@@ -37,6 +37,7 @@ TURN_BYTES = 1 << 16
 """Bytes of answers gathered before they are written: only a write notices a peer that does not read."""
 
 _SIZE = Struct(">i")
+_HEAD = Struct(">ihhi")  # Size, API key, version, correlation id.
 _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the client id.
 
 log = structlog.get_logger("muster.connection")
@@ -180,7 +181,7 @@ class Connection(asyncio.Protocol):
             assert self._gathering is not None
             self._put_off = PutOff(self, turn)
             self._gathering.begin(data, _HEADER.size)
-        else:
+        elif not self._repeat(data):
             self.consume(data)
 
     def pause_writing(self) -> None:
@@ -195,6 +196,33 @@ class Connection(asyncio.Protocol):
         self._maybe_resume()
 
     # Frames in.
+
+    def _repeat(self, data: Frames) -> bool:
+        """Start the request in `data`, if that is a whole prepared one that waits for the disk, and nothing else.
+
+        Returns False, and has done nothing, if it is anything else, or if requests before it are unanswered. What
+        `consume` and `_start` do for any request is done here in a third of the calls, for a commit of 30 us.
+        """
+        waiting = self._prepared.waiting
+        if (
+            len(data) != waiting.size_bytes
+            or self._unanswered
+            or self._write_blocked
+            or self._sending
+            or not self.is_open
+            or (field_values := waiting.match_whole(data)) is None
+            or not waiting.is_current()
+        ):
+            return False
+        _, key, _, correlation_id = _HEAD.unpack_from(data)
+        api = self._apis[key]
+        pending = Pending(self, api, waiting.api_version, correlation_id, waiting.client_id, len(data) - 4)
+        self._order.add(pending)
+        self.last_request_ms = now_ms = self._clock.now_ms()
+        if now_ms >= self._host.accept_at_ms:
+            self._host.accept(now_ms)
+        self.call(waiting.run, field_values, pending)
+        return True
 
     def consume(self, data: Frames) -> None:
         """Start the whole requests in `data`, up to the first that has to wait; keep the remaining bytes."""
@@ -287,7 +315,9 @@ class Connection(asyncio.Protocol):
             return
         if api.prepare is not None:
             start = stop - pending.frame_bytes - _SIZE.size
-            self._prepared.maybe_prepare(api.key, api.prepare, request, version, bytes(data[start:stop]))
+            self._prepared.maybe_prepare(
+                api.key, api.prepare, request, version, bytes(data[start:stop]), pending.client_id
+            )
         self.call(api.handle, request, pending)
 
     def call(self, handle: Callable[[Any, Pending], None], request: Any, pending: Pending) -> None:
@@ -331,7 +361,9 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._transport.resume_reading()
         if self._gathering is not None and self._backlog:
-            self.consume(self._gathering.take())
+            data = self._gathering.take()
+            if not self._repeat(data):
+                self.consume(data)
 
     def go_on(self, finish: Callable[[], None] | None) -> None:
         """Start the requests that were put off. If the client has gone meanwhile, `finish` follows them."""
@@ -353,6 +385,18 @@ class Connection(asyncio.Protocol):
     def release_memory(self, size_bytes: int) -> None:
         """Stop counting the frame of an answered request in the pool; the connection may be closed already."""
         self._pool.release(size_bytes)
+
+    def on_framed(self, pending: Pending, frame: bytes) -> None:
+        """Send the answer of `pending`, which is `frame`, as `on_answered` does. Most are the only ones due."""
+        if self._out or self._is_consuming or self._sending or not self._order.take_only(pending):
+            self.on_answered(pending)
+            return
+        self._write(frame)
+        if self._write_blocked:
+            assert self._outgoing is not None
+            self._outgoing.on_more_written()
+        if self.is_held_back:
+            self._maybe_resume()
 
     def on_answered(self, pending: Pending) -> None:
         """Send the answer of `pending` and those that waited for it, unless an earlier request is unanswered."""

@@ -59,8 +59,15 @@ class ReplyOrder:
             chunks += answer
         return chunks
 
+    def take_only(self, pending: Pending) -> bool:
+        """Remove `pending`, which has its answer, if no other request is unanswered; return whether that is so."""
+        if len(self.unanswered) != 1 or self.unanswered[0] is not pending:
+            return False
+        self.clear()
+        return True
+
     def clear(self) -> None:
-        """Remove all requests, after the connection has closed."""
+        """Remove all requests."""
         self.unanswered.clear()
         self._unanswered_bytes = 0
 

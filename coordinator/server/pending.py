@@ -40,6 +40,9 @@ class Channel(Protocol):
     def on_answered(self, pending: Pending) -> None:
         """Send the answer of `pending`, which is in `pending.chunks`, in its turn."""
 
+    def on_framed(self, pending: Pending, frame: bytes) -> None:
+        """As `on_answered`, where the answer is the one chunk `frame`."""
+
     def release_memory(self, size_bytes: int) -> None:
         """Stop counting the frame of an answered request; the connection may be closed already."""
 
@@ -107,8 +110,9 @@ class Pending:
         if not self.connection.is_open:
             return
         if isinstance(response, EncodedResponse):
-            self.chunks = (response.frame(self.correlation_id),)
-            self.connection.on_answered(self)
+            frame = response.frame(self.correlation_id)
+            self.chunks = (frame,)
+            self.connection.on_framed(self, frame)
             return
         try:
             self.chunks = response_frame(self.correlation_id, response, self.api_version)

@@ -34,7 +34,18 @@ Run: TypeAlias = Callable[[tuple[int, ...], Pending], None]
 class Prepared:
     """One request that was decoded, and the functions that handle the following ones like it."""
 
-    __slots__ = ("answer", "head", "is_current", "is_immediate", "rest", "run", "size_bytes", "template")
+    __slots__ = (
+        "answer",
+        "api_version",
+        "client_id",
+        "head",
+        "is_current",
+        "is_immediate",
+        "rest",
+        "run",
+        "size_bytes",
+        "template",
+    )
 
     def __init__(
         self,
@@ -50,6 +61,7 @@ class Prepared:
         """
         self.head, self.rest = frame[:HEAD_BYTES], frame[REST_AT:]
         self.size_bytes = len(frame)
+        self.api_version, self.client_id = 0, ""  # Of the request that was decoded; `maybe_prepare` knows them.
         self.is_current, self.run = is_current, run
         self.template, self.is_immediate = template, answer is not None
         self.answer = answer or _answer_nothing
@@ -61,6 +73,12 @@ class Prepared:
         if self.template is not None:
             return self.template.read(bytes(data[start + REST_AT : stop]))
         return () if data.startswith(self.rest, start + REST_AT) else None
+
+    def match_whole(self, data: bytes | bytearray) -> tuple[int, ...] | None:
+        """As `match`, of `data` that has nothing else in it."""
+        if len(data) != self.size_bytes or self.template is None or not data.startswith(self.head):
+            return None
+        return self.template.read(bytes(data[REST_AT:]))
 
     def has_same_bytes_at(self, data: bytes | bytearray, position: int) -> bool:
         """Whether `data` has the bytes of this whole request at `position`, whatever their correlation id."""
@@ -88,10 +106,11 @@ Prepare: TypeAlias = Callable[[Any, int, bytes], Prepared | None]
 class PreparedRequests:
     """The prepared requests of one connection: the last one of each API."""
 
-    __slots__ = ("_by_api", "_frame_bytes", "immediate")
+    __slots__ = ("_by_api", "_frame_bytes", "immediate", "waiting")
 
     def __init__(self) -> None:
-        self.immediate = NOTHING_PREPARED  # The last prepared request of those that are answered at once.
+        self.immediate = NOTHING_PREPARED  # The last prepared request of those that are answered at once,
+        self.waiting = NOTHING_PREPARED  # and of those whose answer waits for the disk.
         self._by_api: dict[int, Prepared | None] = {}
         self._frame_bytes: dict[int, int] = {}  # Size of the request that was decoded last, by API.
 
@@ -104,7 +123,9 @@ class PreparedRequests:
             return None
         return (prepared.run, field_values) if prepared.is_current() else None
 
-    def maybe_prepare(self, api_key: int, prepare: Prepare, request: Any, version: int, frame: bytes) -> None:
+    def maybe_prepare(
+        self, api_key: int, prepare: Prepare, request: Any, version: int, frame: bytes, client_id: str = ""
+    ) -> None:
         """Prepare `request`, which came in `frame`, if the one before it of this API had the same size.
 
         To prepare takes longer than to decode, and many clients commit only once.
@@ -113,8 +134,13 @@ class PreparedRequests:
         self._frame_bytes[api_key] = len(frame)
         prepared = prepare(request, version, frame) if is_second else None
         self._by_api[api_key] = prepared
-        if prepared is not None and prepared.is_immediate:
+        if prepared is None:
+            return
+        prepared.api_version, prepared.client_id = version, client_id
+        if prepared.is_immediate:
             self.immediate = prepared
+        else:
+            self.waiting = prepared
 
 
 def template_of_commit(request: OffsetCommitRequest, api_version: int, frame: bytes) -> Template | None:
