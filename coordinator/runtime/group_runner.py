@@ -37,12 +37,11 @@ class GroupRunner(ShardRunner[Shard]):
         Errors: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; those on which to try again are
         NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR.
         """
+        self.gathered.handle()  # The marker stands behind them; and they may end the log's epoch.
         error = self._marker_error(marker)
         if error:
             done(MARKER_ANSWER.get(error, error))
             return
-        if self._gathered:
-            self._handle_gathered()
         # Before the event: if that ends the log's epoch, this waits like all else, and is answered with it.
         self.durable_log.when_durable(
             self.position + 1, lambda outcome: done(MARKER_ANSWER.get(outcome, outcome))

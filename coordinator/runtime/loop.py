@@ -134,14 +134,14 @@ class Runtime:
         else:
             reply_to.reply(response)
 
-    def send_all(self, answers: Sequence[tuple[Any, Any]]) -> None:
-        """Answer requests, each `(reply_to, response)`, as `send` does; a few of them before the turn is asked."""
+    def send_all(self, answers: Sequence[tuple[Any, Any, bool]]) -> None:
+        """Answer requests, one for each `Reply`, as `send` does; a few of them before the turn is asked again."""
         turn = self.turn
         for start in range(0, len(answers), SENT_AT_ONCE):
             if turn.is_over():
                 turn.later(partial(self.send_all, answers[start:]))
                 return
-            for reply_to, response in answers[start : start + SENT_AT_ONCE]:
+            for reply_to, response, _ in answers[start : start + SENT_AT_ONCE]:
                 reply_to.reply(response)
 
     def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:

@@ -12,10 +12,10 @@ written. Heartbeats, fetches and other requests that only read are served.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Generic, NamedTuple, Protocol
+from typing import Any, Final, Generic, Protocol
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -26,7 +26,6 @@ from coordinator.effects import (
     HistoryRow,
     MarkersWanted,
     MarkersWritten,
-    PreparedCommitReceived,
     ProducerAndEpoch,
     Records,
     Reply,
@@ -39,6 +38,11 @@ from coordinator.effects import (
     new_tuple,
 )
 from coordinator.purgatory.delayed import TimerOwner
+from coordinator.runtime.gathered_commits import (
+    GatheredCommits,
+    GatheringHost,
+    PendingRequest,
+)
 from coordinator.runtime.loading import Loaded
 from coordinator.runtime.open_batch import OpenBatch
 from coordinator.runtime.shard_kind import FinalState, S, ShardKind, ShardTimer
@@ -65,37 +69,17 @@ NO_ROOM_ANSWER: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 repeat the request with the same member id and generation. NOT_COORDINATOR would do, but suggests another one."""
 
 
-class RunnerHost(Protocol):
+class RunnerHost(GatheringHost, Protocol):
     """What a runner needs of the runtime."""
 
-    def now_ms(self) -> int: ...
-    def wall_ms(self) -> int: ...
     def set_timer(self, owner: TimerOwner[ShardTimer], key: ShardTimer, deadline_ms: int | None) -> None: ...
     def record_history(self, rows: tuple[HistoryRow, ...]) -> None: ...
-    def on_dirty(self, runner: ShardRunner[Any]) -> None: ...
     def reload(self, runner: ShardRunner[Any]) -> None: ...
     def send(self, reply_to: Any, response: Any) -> None: ...
-    def send_all(self, answers: Sequence[tuple[Any, Any]]) -> None: ...
     def do(self, action: Callable[[], None]) -> None: ...
     def write_markers(
         self, wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]
     ) -> None: ...
-
-
-class PendingRequest(NamedTuple):
-    """An unanswered request, kept because an error response depends on its request and version."""
-
-    reply_to: Any
-    request: Any
-    api_version: int
-
-
-class GatheredCommit(NamedTuple):
-    """A prepared commit that waits for the end of the turn, with the offsets of this request."""
-
-    commit: Any  # A `PreparedCommit`.
-    offsets: Sequence[int]
-    reply_to: Any
 
 
 class ShardRunner(Generic[S]):
@@ -129,8 +113,7 @@ class ShardRunner(Generic[S]):
         # meanwhile, and by the transactions whose markers were being written before.
         self._missed: list[TopicDeleted | MarkersWritten] = []
         self._late_timers: dict[TimerKey, None] = {}
-        # Prepared commits of this turn that are not handled yet; no other event goes past them.
-        self._gathered: list[GatheredCommit] = []
+        self.gathered = GatheredCommits(self, host, durable_log)
         durable_log.claim(self, commit_timeout_ms)
 
     # Events in.
@@ -141,10 +124,10 @@ class ShardRunner(Generic[S]):
         if self.state is not ACTIVE:
             is_loading = self.state is LOADING
             error = self.kind.loading_answer(request) if is_loading else ErrorCode.NOT_COORDINATOR
-            self._fail_one(pending, error)
+            self.fail_one(pending, error)
             return
         if self.durable_log.state is not LOG_ACTIVE and type(request) in self.kind.may_write:
-            self._fail_one(pending, NO_ROOM_ANSWER)
+            self.fail_one(pending, NO_ROOM_ANSWER)
             return
         self._current = pending
         self._handle(RequestReceived(request, context, self._host.wall_ms()))
@@ -152,53 +135,12 @@ class ShardRunner(Generic[S]):
         if unanswered is not None:
             self._parked[unanswered.reply_to] = (unanswered.request, unanswered.api_version)
 
-    def request_prepared(self, commit: GatheredCommit) -> None:
-        """Handle a prepared commit with the others of this turn, ahead of any other event of this shard.
-
-        The caller has checked that it is current and that this shard may write; so it is until then, since only
-        events change what that depends on.
-        """
-        if not self._gathered:
-            self._host.on_dirty(self)
-        self._gathered.append(commit)
-
-    def _handle_gathered(self) -> None:
-        """Handle the commits of this turn, each as an event of its own; their answers wait as one."""
-        gathered, shard = self._gathered, self.shard
-        assert shard is not None, "what ends a shard's life answers what was gathered"
-        now_ms, wall_ms = self._host.now_ms(), self._host.wall_ms()
-        answers: list[tuple[PendingRequest, Any]] = []
-        refused: list[PendingRequest] = []
-        try:
-            for commit, offsets, reply_to in gathered:
-                event = new_tuple(PreparedCommitReceived, (commit, offsets, reply_to, wall_ms))
-                records, replies, *_ = shard.handle(event, now_ms)
-                pending = new_tuple(PendingRequest, (reply_to, commit.request, commit.api_version))
-                if self._append(records, wall_ms):
-                    refused.append(pending)
-                else:
-                    answers.append((pending, replies[0].response))
-        except Exception as error:  # As in `_handle`. Nothing of `gathered` is answered yet.
-            self._fail_on(error, gathered)
-            return
-        self._gathered = []
-        for pending in refused:
-            self._fail_one(pending, ErrorCode.RECORD_LIST_TOO_LARGE)
-        self.durable_log.when_durable(self.position, partial(self._answer_all, answers), now_ms)
-
-    def _answer_all(self, answers: list[tuple[PendingRequest, Any]], error: ErrorCode) -> None:
-        if error:
-            for pending, _ in answers:
-                self._fail_one(pending, error)
-        else:
-            self._host.send_all([(pending.reply_to, response) for pending, response in answers])
-
     @property
     def may_write(self) -> bool:
         """Whether the shard may append to its log, which is neither paused nor failed."""
         return self.durable_log.state is LOG_ACTIVE
 
-    def _fail_one(self, pending: PendingRequest, error: ErrorCode) -> None:
+    def fail_one(self, pending: PendingRequest, error: ErrorCode) -> None:
         response = self.kind.error_response(pending.request, error, pending.api_version)
         self._host.send(pending.reply_to, response)
 
@@ -221,18 +163,17 @@ class ShardRunner(Generic[S]):
             self._missed.append(deleted)  # Loading the log brings the offsets back, or the log is paused.
 
     def _handle(self, event: Event) -> None:
-        if self._gathered:
-            self._handle_gathered()
+        self.gathered.handle()
         shard = self.shard
         if shard is None:
             return  # The epoch has ended: its events are dropped, and the log will be read again.
         try:
             now_ms = self._host.now_ms()
             self._carry_out(shard.handle(event, now_ms), now_ms, event.wall_ms)
-        except Exception as error:  # The disk's or a bug: `_fail_on` finds out which.
-            self._fail_on(error, event)
+        except Exception as error:  # The disk's or a bug: `fail_on` finds out which.
+            self.fail_on(error, event)
 
-    def _fail_on(self, error: Exception, event: object) -> None:
+    def fail_on(self, error: Exception, event: object) -> None:
         """End the log's epoch, after an error of the disk or a bug; after a bug the soft state may be wrong."""
         if not isinstance(error, StorageError):
             shard_event = repr(event)[:500]
@@ -247,10 +188,10 @@ class ShardRunner(Generic[S]):
         if records:
             self._host.on_dirty(self)
             if atomic:
-                error = self._append(records, wall_ms, producer)
+                error = self.append(records, wall_ms, producer)
             else:  # Tombstones, each of which fits.
                 for record in records:
-                    self._append((record,), wall_ms)
+                    self.append((record,), wall_ms)
         if marker is not None:
             assert self.shard is not None
             self.shard.replay(marker, self._open_batch.append_marker(marker, wall_ms))
@@ -304,7 +245,7 @@ class ShardRunner(Generic[S]):
         else:
             self._missed.append(written)
 
-    def _append(self, records: Records, wall_ms: int, producer: ProducerAndEpoch | None = None) -> ErrorCode:
+    def append(self, records: Records, wall_ms: int, producer: ProducerAndEpoch | None = None) -> ErrorCode:
         """Gather and replay `records`; return RECORD_LIST_TOO_LARGE, doing neither, if they fit no batch."""
         assert self.durable_log.state is LOG_ACTIVE, "a shard writes nothing while its log is paused"
         try:
@@ -336,7 +277,7 @@ class ShardRunner(Generic[S]):
         if pending is not None and pending.reply_to is reply_to:
             self._current = None
             if error:  # Replies to other requests do not show the records that were refused.
-                self._fail_one(pending, error)
+                self.fail_one(pending, error)
                 return
         else:
             pending = PendingRequest(reply_to, *self._parked.pop(reply_to))
@@ -348,7 +289,7 @@ class ShardRunner(Generic[S]):
 
     def _answer(self, pending: PendingRequest, response: Any, error: ErrorCode) -> None:
         if error:
-            self._fail_one(pending, error)
+            self.fail_one(pending, error)
         else:
             self._host.send(pending.reply_to, response)
 
@@ -356,18 +297,16 @@ class ShardRunner(Generic[S]):
 
     def end_turn(self) -> None:
         """Flush the records of this turn, or with the next flush if one is under way."""
-        if self._gathered:
-            self._handle_gathered()
+        self.gathered.handle()
         self.durable_log.flush()
 
     def stage(self) -> None:
         """Cut the open batch, as a flush begins."""
-        if self._gathered:
-            self._handle_gathered()
+        self.gathered.handle()
         try:
             self._open_batch.cut(self._host.wall_ms())
         except Exception as error:  # As in `_handle`.
-            self._fail_on(error, "cut")
+            self.fail_on(error, "cut")
 
     def on_failed(self, error: Exception | None) -> ErrorCode:
         """Drop the shard after the log's epoch has ended; return the error for all that waits.
@@ -392,8 +331,8 @@ class ShardRunner(Generic[S]):
         """Answer all parked requests with `answer`, and have the log cut back and read again."""
         current = _take_current(self)
         if current is not None:
-            self._fail_one(current, answer)
-        self._fail_gathered(answer)
+            self.fail_one(current, answer)
+        self.gathered.fail(answer)
         self._fail_parked(answer)
         if self.state is not CLOSED:
             self._host.reload(self)
@@ -405,7 +344,7 @@ class ShardRunner(Generic[S]):
             now_ms = self._host.now_ms()
             self._carry_out(self.shard.resume(now_ms), now_ms, self._host.wall_ms())
         except Exception as error:  # As in `_handle`.
-            self._fail_on(error, "resume")
+            self.fail_on(error, "resume")
         self._catch_up()
 
     # Loading and the end.
@@ -451,7 +390,7 @@ class ShardRunner(Generic[S]):
         self._late_timers.clear()
         self._missed.clear()
         self.durable_log.release(ErrorCode.NOT_COORDINATOR)
-        self._fail_gathered(ErrorCode.NOT_COORDINATOR)
+        self.gathered.fail(ErrorCode.NOT_COORDINATOR)
         self._fail_parked(ErrorCode.NOT_COORDINATOR)
 
     def take(self) -> None:
@@ -464,23 +403,17 @@ class ShardRunner(Generic[S]):
 
         Appended records are still flushed and their replies sent, but no further events are handled.
         """
-        if self._gathered:
-            self._handle_gathered()
+        self.gathered.handle()
         if self.shard is not None:
             self.final = FinalState(self.shard, self.position)
         self._transition(ShardTrigger.STOPPED)
         self._fail_parked(ErrorCode.NOT_COORDINATOR)
 
-    def _fail_gathered(self, error: ErrorCode) -> None:
-        gathered, self._gathered = self._gathered, []
-        for commit, _, reply_to in gathered:
-            self._fail_one(PendingRequest(reply_to, commit.request, commit.api_version), error)
-
     def _fail_parked(self, error: ErrorCode) -> None:
         parked = [PendingRequest(reply_to, *each) for reply_to, each in self._parked.items()]
         self._parked.clear()
         for pending in parked:
-            self._fail_one(pending, error)
+            self.fail_one(pending, error)
 
     def _transition(self, trigger: ShardTrigger) -> None:
         """Move along TRANSITIONS; the only code that assigns `state`. Drops the shard unless ACTIVE."""

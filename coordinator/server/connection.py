@@ -15,20 +15,18 @@ from typing import Any, cast
 
 import structlog
 
+from coordinator.server.answering import AnsweringConnection
 from coordinator.server.api_table import API_VERSIONS_KEY, Api, ApiVersionsHandler
 from coordinator.server.client_ids import ClientIds
 from coordinator.server.connection_host import ConnectionHost
 from coordinator.server.decoding import AsideDecoder, decode_request, takes_long
 from coordinator.server.gathering import Frames, Gathering
-from coordinator.server.order import ReplyOrder
-from coordinator.server.outgoing import Outgoing, joined
+from coordinator.server.memory_pool import UNCOUNTED_BYTES
+from coordinator.server.outgoing import Outgoing
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import PreparedRequests
-from coordinator.server.turn_parts import PutOff, drop, ends_later, not_connected
-from protocol.codec.primitives import Buffer
+from coordinator.server.turn_parts import PutOff, drop, ends_later
 from protocol.errors import DecodeError
-from storage.files import StorageError
-from storage.log.file_range import FileRange
 
 WRITE_HIGH_WATER_BYTES = 0
 """Unsent bytes beyond which the connection reads no more requests and writes no more answers."""
@@ -43,7 +41,7 @@ _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the cli
 log = structlog.get_logger("muster.connection")
 
 
-class Connection(asyncio.Protocol):
+class Connection(AnsweringConnection):
     """The server's end of one client's socket."""
 
     __slots__ = (
@@ -53,57 +51,30 @@ class Connection(asyncio.Protocol):
         "_clock",
         "_gathering",
         "_host",
-        "_is_consuming",
         "_is_ending",
         "_max_bytes",
-        "_order",
-        "_out",
-        "_out_bytes",
-        "_outgoing",
-        "_pool",
         "_prepared",
         "_put_off",
-        "_sending",
-        "_transport",
         "_turn",
-        "_unanswered",
-        "_write",
-        "_write_blocked",
         "client_host",
-        "is_held_back",
-        "is_open",
         "last_request_ms",
         "listener_name",
-        "peer",
     )
 
     def __init__(self, host: ConnectionHost, listener_name: str) -> None:
+        super().__init__(host.memory_pool)
         self._host = host
         self._apis = host.apis
         self._max_bytes = host.max_request_bytes
-        self._pool = host.memory_pool
         self.listener_name = listener_name
         self.client_host = ""
-        self.peer = ""
-        self.is_open = False
         self.last_request_ms = 0
         self._clock = host.clock
         self._turn = host.turn
-        self._transport: asyncio.Transport | None = None
-        self._write: Callable[[bytes], None] = not_connected
         self._gathering: Gathering | None = None  # Holds a partial frame, or requests held back.
         self._backlog: Sized = ()  # The pieces in `_gathering`.
-        self._order = ReplyOrder()
-        self._unanswered: Sized = self._order.unanswered
-        self.is_held_back = False
         self._is_ending = False
         self._put_off: PutOff | None = None  # Set while the requests held back wait for a later turn.
-        self._write_blocked = False
-        self._is_consuming = False
-        self._out: list[Buffer | FileRange] = []
-        self._out_bytes = 0
-        self._outgoing: Outgoing | None = None  # Sends answers that are read from files; idle as a rule.
-        self._sending: Sized = ()  # The queue in `_outgoing`.
         self._prepared = PreparedRequests()
         self._client_ids = ClientIds()
 
@@ -221,7 +192,10 @@ class Connection(asyncio.Protocol):
         self.last_request_ms = now_ms = self._clock.now_ms()
         if now_ms >= self._host.accept_at_ms:
             self._host.accept(now_ms)
-        self.call(waiting.run, field_values, pending)
+        if len(data) > UNCOUNTED_BYTES:
+            self.call(waiting.run, field_values, pending)
+        else:  # Like as many bytes received: at most one such request of each connection waits.
+            self._handle(waiting.run, field_values, pending)
         return True
 
     def consume(self, data: Frames) -> None:
@@ -321,25 +295,23 @@ class Connection(asyncio.Protocol):
         self.call(api.handle, request, pending)
 
     def call(self, handle: Callable[[Any, Pending], None], request: Any, pending: Pending) -> None:
-        """Call the handler of a request that has its place in the order."""
-        api = pending.api
-        try:
-            handle(request, pending)
-        except Exception:  # A bug of ours: the client sees its connection close, the log has the trace.
-            log.exception("request failed", api=api.name, version=pending.api_version, peer=self.peer)
-            self.close()
-            return
-        # The request waits for the disk, not for other requests.
-        if pending.chunks is None and api.pipelines:
+        """Call the handler of a request that has its place in the order; count its memory while it waits."""
+        # One that pipelines waits for the disk, not for other requests.
+        if self._handle(handle, request, pending) and pending.chunks is None and pending.api.pipelines:
             pending.held_bytes = pending.frame_bytes
             self._pool.take(pending.frame_bytes)
 
-    # Order and back-pressure.
+    def _handle(self, handle: Callable[[Any, Pending], None], request: Any, pending: Pending) -> bool:
+        """Call the handler; close the connection and return False if it fails."""
+        try:
+            handle(request, pending)
+        except Exception:  # A bug of ours: the client sees its connection close, the log has the trace.
+            log.exception("request failed", api=pending.api.name, version=pending.api_version, peer=self.peer)
+            self.close()
+            return False
+        return True
 
-    @property
-    def _is_sending(self) -> bool:
-        """Whether answers wait for the peer to read them: until then no more requests are started."""
-        return self._write_blocked or bool(self._sending)
+    # Order and back-pressure.
 
     def _hold_back(self) -> None:
         self.is_held_back = True
@@ -379,62 +351,6 @@ class Connection(asyncio.Protocol):
             return  # Behind a request that waits; the end is seen again when the socket is read again.
         if not ends_later(left_over, None, finish):
             finish()
-
-    # Answers out.
-
-    def release_memory(self, size_bytes: int) -> None:
-        """Stop counting the frame of an answered request in the pool; the connection may be closed already."""
-        self._pool.release(size_bytes)
-
-    def on_framed(self, pending: Pending, frame: bytes) -> None:
-        """Send the answer of `pending`, which is `frame`, as `on_answered` does. Most are the only ones due."""
-        if self._out or self._is_consuming or self._sending or not self._order.take_only(pending):
-            self.on_answered(pending)
-            return
-        self._write(frame)
-        if self._write_blocked:
-            assert self._outgoing is not None
-            self._outgoing.on_more_written()
-        if self.is_held_back:
-            self._maybe_resume()
-
-    def on_answered(self, pending: Pending) -> None:
-        """Send the answer of `pending` and those that waited for it, unless an earlier request is unanswered."""
-        chunks = self._order.take_answered(pending)
-        if chunks is None:
-            return
-        self._out += chunks
-        self._out_bytes += sum(map(len, chunks))
-        if not self._is_consuming:
-            self._send()
-        if self.is_held_back:
-            self._maybe_resume()
-
-    def _send(self) -> None:
-        """Write the answers gathered so far, in one write."""
-        out = self._out
-        if out and self.is_open:
-            assert self._outgoing is not None
-            if self._outgoing.is_idle and (whole := joined(out)) is not None:
-                self._write(whole)
-                if self._write_blocked:
-                    self._outgoing.on_more_written()
-            else:
-                self._outgoing.send(out)
-        out.clear()
-        self._out_bytes = 0
-
-    def _on_sent(self) -> None:
-        """Resume reading, or finish closing: all answers that were read from files have been sent."""
-        if not self.is_open and self._transport is not None:
-            self._transport.close()
-        elif self.is_held_back:
-            self._maybe_resume()
-
-    def _on_unreadable(self, error: StorageError) -> None:
-        """Close at once: part of an answer was sent and the rest cannot be read. The client may ask again."""
-        log.error("answer cut short", peer=self.peer, error=str(error))
-        self.abort()
 
     @property
     def awaits_answer(self) -> bool:

@@ -16,8 +16,9 @@ from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.effects import RequestContext, new_tuple
 from coordinator.groups.classic.heartbeat import Heartbeat
 from coordinator.offsets.transactional_commit import TransactionalCommit, adds_partition, verification_answer
+from coordinator.runtime.gathered_commits import GatheredCommit
 from coordinator.runtime.group_runner import GroupRunner
-from coordinator.runtime.shard_runner import GatheredCommit, ShardRunner
+from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.shard_states import ShardState
 from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
@@ -144,7 +145,7 @@ class GroupApis:
         return Prepared(
             frame,
             lambda: runner.shard is shard and runner.may_write and commit.is_current(),
-            lambda offsets, pending: runner.request_prepared(
+            lambda offsets, pending: runner.gathered.add(
                 new_tuple(GatheredCommit, (commit, offsets, pending))
             ),
             template=template,

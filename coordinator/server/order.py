@@ -61,13 +61,15 @@ class ReplyOrder:
 
     def take_only(self, pending: Pending) -> bool:
         """Remove `pending`, which has its answer, if no other request is unanswered; return whether that is so."""
-        if len(self.unanswered) != 1 or self.unanswered[0] is not pending:
+        unanswered = self.unanswered
+        if len(unanswered) != 1 or unanswered[0] is not pending:
             return False
-        self.clear()
+        unanswered.popleft()
+        self._unanswered_bytes = 0
         return True
 
     def clear(self) -> None:
-        """Remove all requests."""
+        """Remove all requests, after the connection has closed."""
         self.unanswered.clear()
         self._unanswered_bytes = 0
 

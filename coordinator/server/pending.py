@@ -106,13 +106,15 @@ class Pending:
         the connection.
         """
         assert self.chunks is None, f"{self.api.name} was answered twice"
-        self.release_memory()
-        if not self.connection.is_open:
+        if self.held_bytes:
+            self.release_memory()
+        connection = self.connection
+        if not connection.is_open:
             return
         if isinstance(response, EncodedResponse):
             frame = response.frame(self.correlation_id)
             self.chunks = (frame,)
-            self.connection.on_framed(self, frame)
+            connection.on_framed(self, frame)
             return
         try:
             self.chunks = response_frame(self.correlation_id, response, self.api_version)

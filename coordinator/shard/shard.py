@@ -144,6 +144,9 @@ class Shard:
     def handle(self, event: Event, now_ms: int) -> Result:
         """Return the effects of `event`; the caller appends and replays its records before the next event."""
         match event:
+            case PreparedCommitReceived():  # First, since it takes the least by itself.
+                commit: PreparedCommit = event.commit
+                return commit.handle(event, now_ms)
             case RequestReceived(request, context, wall_ms):
                 handler = HANDLERS.get(type(request))
                 if handler is not None:
@@ -151,9 +154,6 @@ class Shard:
                 effects = Effects()
                 COLLECTORS[type(request)](self._state, request, context, Moment(now_ms, wall_ms), effects)
                 return effects.result()
-            case PreparedCommitReceived():
-                commit: PreparedCommit = event.commit
-                return commit.handle(event, now_ms)
             case TimerFired(key, wall_ms):
                 effects = Effects()
                 self._on_timer(key, Moment(now_ms, wall_ms), effects)

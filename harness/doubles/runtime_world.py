@@ -82,8 +82,8 @@ class RuntimeWorld(ManualTimers):
     def send(self, reply_to: Any, response: Any) -> None:
         reply_to.reply(response)
 
-    def send_all(self, answers: Sequence[tuple[Any, Any]]) -> None:
-        for reply_to, response in answers:
+    def send_all(self, answers: Sequence[tuple[Any, Any, bool]]) -> None:
+        for reply_to, response, _ in answers:
             reply_to.reply(response)
 
     def do(self, action: Callable[[], None]) -> None:

@@ -22,7 +22,7 @@ TABLED_SIZE: Final = 2  # Of offset deltas, in bytes; of a larger size there are
 
 
 class Run(Protocol):
-    """Records that are written one behind the other, and that encode themselves: with one timestamp, no headers."""
+    """Records one behind the other that encode themselves; they have one timestamp, and no headers."""
 
     @property
     def count(self) -> int:

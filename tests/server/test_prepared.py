@@ -36,6 +36,7 @@ from protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from protocol.records.control import Marker
 from storage.files import StorageError
 from tests.server.joining import join
 from tests.server.shard_world import ShardWorld
@@ -290,6 +291,44 @@ def test_on_a_full_disk_and_after_a_load_a_commit_is_decoded() -> None:
     assert peer.prepared == 1
 
 
+def test_a_prepared_one_that_no_batch_can_hold_is_refused() -> None:
+    """Its group is there by another commit, so that what is refused can be prepared."""
+    peers = pair(max_batch_bytes=300)
+    both(peers, Peer.send_and_flush, commit(1, count=1, note="", group_id="g"), 8)
+    for number in range(4):
+        both(peers, Peer.send_and_flush, commit(number, 8, number, 4, "long" * 20, group_id="g"), 8)
+    assert peers[0].prepared > 0
+    assert error_of(peers[0].asked[-1]) == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_stop_in_the_turn_of_a_commit_answers_it_when_it_is_durable() -> None:
+    peer = taught()
+    framed = peer.send(commit(7, group_id="g"), 8)
+    peer.world.runner.stop()
+    peer.flush()
+    assert error_of(framed) == ErrorCode.NONE
+    peer.world.restart()
+    assert fetched(peer.world) == 7
+
+
+def test_a_shard_that_goes_to_another_node_answers_the_commits_of_this_turn() -> None:
+    peer = taught()
+    framed = peer.send(commit(7, group_id="g"), 8)
+    peer.world.runner.release()
+    assert error_of(framed) == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_marker_stands_behind_the_commits_of_its_turn() -> None:
+    peer = taught()
+    peer.send(commit(7, group_id="g"), 8)
+    position = peer.world.runner.position
+    done: list[ErrorCode] = []
+    peer.world.runner.write_marker(Marker(1, 0, 0, is_commit=True), done.append)
+    assert peer.world.runner.position == position + 3, "two records, and the marker"
+    peer.flush()
+    assert done == [ErrorCode.NONE]
+
+
 def test_it_keeps_a_member_alive() -> None:
     peers = pair(settings=GroupSettings(group_initial_rebalance_delay_ms=0))
     for peer in peers:
@@ -396,6 +435,7 @@ STEPS: dict[str, Callable[[Peer], Any]] = {
     "end-of-turn": lambda peer: peer.world.end_turn(),
     "flush": Peer.flush,
     "fail": lambda peer: end_flush(peer, BROKEN),
+    "fail-amid-the-turn": lambda peer: peer.world.end_flush(BROKEN),
     "no-room": lambda peer: end_flush(peer, FULL),
     "load": load,
     "later": lambda peer: pass_time(peer, 6_000),
@@ -429,6 +469,12 @@ SEQUENCES: dict[str, int] = {  # And how many of its commits are prepared, in ve
     "commit commit load commit commit commit": 2,
     "commit commit commit fail load commit commit commit": 3,
     "commit commit commit no-room commit load commit": 1,
+    "commit commit end-of-turn commit commit fail-amid-the-turn load commit": 2,
+    # Another event comes in the turn of a commit.
+    "commit commit commit commit flush commit": 3,
+    "commit commit commit delete-offset flush load": 1,
+    "commit commit commit delete-group flush load": 1,
+    "member member member leave flush load": 1,
     "commit commit end-of-turn commit fail commit load commit": 1,
     # The member may not commit any more, or under another generation.
     "member member member": 1,

@@ -20,7 +20,7 @@ from coordinator.runtime import outages
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.group_shards import group_shards
-from coordinator.runtime.loop import PULSE_MS, Runtime
+from coordinator.runtime.loop import PULSE_MS, SENT_AT_ONCE, Runtime
 from coordinator.runtime.shard_loader import LOADING_SWITCH_S
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.shard_states import ShardState
@@ -300,3 +300,29 @@ async def test_a_log_is_never_read_on_the_loop_however_short_it_is(
     await until(runner, ShardState.ACTIVE)
     (reader,) = log.readers
     assert reader.startswith("shard-loader")
+
+
+class Answered:
+    """A request that takes a millisecond of CPU to answer, on the clock of a share of turns."""
+
+    def __init__(self, owner: Costly, number: int) -> None:
+        self._owner, self._number = owner, number
+
+    def reply(self, response: object) -> None:
+        self._owner.timer_fired(self._number)
+
+
+async def test_many_answers_at_once_leave_in_order_over_several_turns() -> None:
+    loop, owner = asyncio.get_running_loop(), Costly()
+    flusher = Flusher(1, loop.call_soon_threadsafe)
+    share = TurnShare(loop.call_soon, owner.cpu_s, lambda: int(owner.cpu_s() * 1e9))
+    runtime = Runtime(Clock(), flusher, lambda _: None, 1 << 20, turn=share)
+    runtime.send_all([(Answered(owner, number), None, True) for number in range(100)])
+    seen = [0, len(owner.fired)]
+    for _ in range(100):
+        await asyncio.sleep(0)
+        seen.append(len(owner.fired))
+    assert owner.fired == list(range(100))
+    runtime.stop()
+    most = max(after - before for before, after in pairwise(seen))
+    assert most <= round(1000 * SLICE_S) + SENT_AT_ONCE

@@ -1,0 +1,139 @@
+"""The prepared commits of one shard that came in this turn: handled together, each an event of its own.
+
+Hundreds of clients commit at once, and what surrounds a commit costs as much as the commit: clocks are read, an
+answer is put into the queue of the log, one more callback is called back. So the commits of a turn are gathered;
+at its end, or before any other event of the shard, the runner has them handled, one after the other, and their
+answers wait for the disk as one. Until then none of them is answered, so if the log fails all of them are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from coordinator.effects import PreparedCommitReceived, Records, Reply, new_tuple
+from coordinator.runtime.shard_kind import ShardCore
+from protocol.errors import ErrorCode
+from storage.log.durable_log import DurableLog
+
+
+class PendingRequest(NamedTuple):
+    """An unanswered request, kept because an error response depends on its request and version."""
+
+    reply_to: Any
+    request: Any
+    api_version: int
+
+
+class GatheredCommit(NamedTuple):
+    """A current `PreparedCommit`, the offsets of this request, and whom to answer."""
+
+    commit: Any
+    offsets: Sequence[int]
+    reply_to: Any
+
+    @property
+    def pending(self) -> PendingRequest:
+        return PendingRequest(self.reply_to, self.commit.request, self.commit.api_version)
+
+
+class GatheringHost(Protocol):
+    """What is needed of the runtime."""
+
+    def now_ms(self) -> int: ...
+    def wall_ms(self) -> int: ...
+    def on_dirty(self, runner: Any) -> None: ...
+    def send_all(self, answers: Sequence[tuple[Any, Any, bool]]) -> None: ...
+
+
+class GatheringRunner(Protocol):
+    """The shard's runner, which carries out what the events ask for."""
+
+    @property
+    def shard(self) -> ShardCore | None:
+        """The shard; None once its life has ended."""
+
+    @property
+    def position(self) -> int:
+        """The offset that the next record gets."""
+
+    def append(self, records: Records, wall_ms: int) -> ErrorCode:
+        """Gather and replay `records`; return RECORD_LIST_TOO_LARGE, doing neither, if they fit no batch."""
+
+    def fail_on(self, error: Exception, event: object) -> None:
+        """End the log's epoch, after an error of the disk or a bug."""
+
+    def fail_one(self, pending: PendingRequest, error: ErrorCode) -> None:
+        """Answer a request with `error`."""
+
+
+class GatheredCommits:
+    """The commits of `runner`'s shard that are not handled yet."""
+
+    __slots__ = ("_durable_log", "_host", "_runner", "waiting")
+
+    def __init__(self, runner: GatheringRunner, host: GatheringHost, durable_log: DurableLog) -> None:
+        self._runner, self._host, self._durable_log = runner, host, durable_log
+        self.waiting: list[GatheredCommit] = []
+
+    def add(self, commit: GatheredCommit) -> None:
+        """Have a prepared commit handled at the end of the turn, or ahead of any other event of the shard.
+
+        The caller has checked that it is current and that the shard may write. So it is until then, as only events
+        change what that depends on; that its topic exists is what it would have found when it came.
+        """
+        if not self.waiting:
+            self._host.on_dirty(self._runner)
+        self.waiting.append(commit)
+
+    def handle(self) -> None:
+        """Handle all that wait; where there are none nothing is done."""
+        commits, runner = self.waiting, self._runner
+        if not commits:
+            return
+        shard = runner.shard
+        assert shard is not None, "what ends a shard's life has `fail` called"
+        now_ms, wall_ms = self._host.now_ms(), self._host.wall_ms()
+        answers: list[Reply] = []
+        refused: list[int] = []
+        try:
+            for index, (commit, offsets, reply_to) in enumerate(commits):
+                event = new_tuple(PreparedCommitReceived, (commit, offsets, reply_to, wall_ms))
+                result = shard.handle(
+                    event, now_ms
+                )  # It asks for records and one reply, and for nothing else.
+                if runner.append(result[0], wall_ms):
+                    refused.append(index)
+                else:
+                    answers += result[1]
+        except Exception as error:  # The disk's or a bug, as in the runner. It has `fail` called.
+            runner.fail_on(error, commits)
+            return
+        self.waiting = []
+        for index in reversed(refused):
+            runner.fail_one(commits.pop(index).pending, ErrorCode.RECORD_LIST_TOO_LARGE)
+        if answers:
+            done = partial(_answer, runner.fail_one, self._host.send_all, commits, answers)
+            self._durable_log.when_durable(runner.position, done, now_ms)
+
+    def fail(self, error: ErrorCode) -> None:
+        """Answer all that wait with `error`: what would have stored them is no more."""
+        commits, self.waiting = self.waiting, []
+        for commit in commits:
+            self._runner.fail_one(commit.pending, error)
+
+
+def _answer(
+    fail_one: Callable[[PendingRequest, ErrorCode], None],
+    send_all: Callable[[Sequence[tuple[Any, Any, bool]]], None],
+    commits: list[GatheredCommit],
+    answers: list[Reply],
+    error: ErrorCode,
+) -> None:
+    """Answer the commits of one turn, now that they are durable; with `error` if they are not."""
+    if not error:
+        send_all(answers)
+        return
+    for commit in commits:
+        fail_one(commit.pending, error)

@@ -1,0 +1,149 @@
+"""A prepared commit that comes whole skips what `consume` does for any request, and keeps to the same rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.server.api_table import api_table
+from coordinator.server.connection import Connection
+from coordinator.server.memory_pool import UNCOUNTED_BYTES
+from coordinator.server.pending import Pending
+from coordinator.server.prepared import Prepared, template_of_commit
+from protocol.framing import EncodedResponse, encode_request
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from tests.server.test_connection import JOINED, LISTENER, FakeServer, FakeTransport, join
+
+VERSION = 8
+ANSWER = EncodedResponse(OffsetCommitResponse(), VERSION)
+
+
+def commit(number: int, note: str = "") -> bytes:
+    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=number, committed_metadata=note)
+    topics = [OffsetCommitRequestTopic(name="orders", partitions=[row])]
+    return encode_request(OffsetCommitRequest(group_id="g", topics=topics), VERSION, number, "c")
+
+
+class Commits:
+    """A connection whose commits are prepared, and wait to be answered by the test."""
+
+    def __init__(self, note: str = "") -> None:
+        self.server, self.transport = FakeServer(), FakeTransport()
+        self.waiting: list[Pending] = []
+        self.offsets: list[tuple[int, ...]] = []
+        self.is_current = True
+        self.note = note
+        handlers = dict.fromkeys((8, 11, 16), self.server.handle)
+        self.server.apis.update(api_table(handlers, {8: self.prepare}))
+        self.connection = Connection(self.server, LISTENER.name)
+        self.connection.connection_made(self.transport)
+        for number in range(2):  # The second of a size is prepared.
+            self.send(number)
+            self.server.started[number].reply(ANSWER)
+
+    def prepare(self, request: OffsetCommitRequest, version: int, frame: bytes) -> Prepared:
+        template = template_of_commit(request, version, frame)
+        assert template is not None
+        return Prepared(frame, lambda: self.is_current, self.run, template=template)
+
+    def run(self, offsets: tuple[int, ...], pending: Pending) -> None:
+        self.offsets.append(offsets)
+        self.waiting.append(pending)
+
+    def send(self, number: int) -> None:
+        self.connection.data_received(commit(number, self.note))
+
+    @property
+    def seen(self) -> tuple[list[int], list[int]]:
+        """The correlation ids of those that were decoded, and of those that were not."""
+        return self.server.started_ids(), [each.correlation_id for each in self.waiting]
+
+
+def test_it_is_not_decoded_and_its_answer_leaves_when_it_is_there() -> None:
+    client = Commits()
+    client.send(2)
+    assert client.seen == ([0, 1], [2])
+    assert client.offsets == [(2,)]
+    assert (client.waiting[0].client_id, client.waiting[0].api_version) == ("c", VERSION)
+    assert client.transport.answered() == [0, 1]
+    client.waiting[0].reply(ANSWER)
+    assert client.transport.answered() == [0, 1, 2]
+    assert not client.connection.awaits_answer
+
+
+def test_it_waits_behind_a_request_that_is_parked() -> None:
+    client = Commits()
+    client.connection.data_received(join(2))
+    client.send(3)
+    assert client.seen == ([0, 1, 2], [])
+    client.server.started[2].reply(JOINED)
+    client.server.run_soon()
+    assert client.seen == ([0, 1, 2], [3])
+
+
+def test_several_keep_their_order_whichever_is_answered_first() -> None:
+    client = Commits()
+    for number in (2, 3, 4):
+        client.send(number)
+    assert client.seen == ([0, 1], [2, 3, 4])
+    client.waiting[1].reply(ANSWER)
+    assert client.transport.answered() == [0, 1]
+    client.waiting[0].reply(ANSWER)
+    client.waiting[2].reply(ANSWER)
+    assert client.transport.answered() == [0, 1, 2, 3, 4]
+
+
+def test_what_waits_behind_it_is_started_when_it_is_answered() -> None:
+    client = Commits()
+    client.send(2)
+    client.connection.data_received(encode_request(ListGroupsRequest(), 4, 3, "c"))
+    assert client.seen == ([0, 1], [2])
+    client.waiting[0].reply(ANSWER)
+    client.server.run_soon()
+    assert client.seen == ([0, 1, 3], [2])
+
+
+def test_it_waits_while_the_peer_does_not_read() -> None:
+    client = Commits()
+    client.connection.pause_writing()
+    client.send(2)
+    assert client.seen == ([0, 1], [])
+
+
+def test_one_that_is_not_current_is_decoded() -> None:
+    client = Commits()
+    client.is_current = False
+    client.send(2)
+    assert client.seen == ([0, 1, 2], [])
+
+
+def test_it_is_accepted_for_meanwhile() -> None:
+    """Accepting comes first, however many clients commit."""
+    client = Commits()
+    client.server.accept_at_ms = 0
+    client.send(2)
+    assert client.server.looks == 1
+
+
+@pytest.mark.parametrize(("note", "is_counted"), [("", False), ("x" * UNCOUNTED_BYTES, True)])
+def test_a_large_one_is_counted_in_the_pool_while_it_waits(note: str, is_counted: bool) -> None:
+    client = Commits(note)
+    frame_bytes = len(commit(2, note)) - 4
+    assert (frame_bytes > UNCOUNTED_BYTES) is is_counted
+    client.send(2)
+    assert client.seen == ([0, 1], [2])
+    assert client.server.memory_pool.used_bytes == (frame_bytes if is_counted else 0)
+    client.waiting[0].reply(ANSWER)
+    assert client.server.memory_pool.used_bytes == 0
+
+
+def test_a_bug_closes_the_connection() -> None:
+    client = Commits()
+    client.connection._prepared.waiting.run = lambda offsets, pending: 1 / 0  # type: ignore[assignment, return-value]
+    client.send(2)
+    assert client.transport.is_closed
