@@ -318,13 +318,15 @@ def test_a_shard_that_goes_to_another_node_answers_the_commits_of_this_turn() ->
     assert error_of(framed) == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_marker_stands_behind_the_commits_of_its_turn() -> None:
+def test_a_marker_stands_behind_the_commits_of_its_turn_and_waits_for_itself() -> None:
     peer = taught()
     peer.send(commit(7, group_id="g"), 8)
     position = peer.world.runner.position
     done: list[ErrorCode] = []
     peer.world.runner.write_marker(Marker(1, 0, 0, is_commit=True), done.append)
     assert peer.world.runner.position == position + 3, "two records, and the marker"
+    waited_for = [each[0] for each in peer.world.durable_log._queue._waiting]
+    assert waited_for == [position + 2, position + 3]
     peer.flush()
     assert done == [ErrorCode.NONE]
 
