@@ -22,6 +22,9 @@ def _run() -> int:
     arguments = sys.argv[1:]
     if arguments[:1] == ["serve"]:
         gc.disable()  # Imported modules are no garbage; `serve` turns collection on again.
+        from muster.lazy_dataclasses import compile_methods_lazily
+
+        compile_methods_lazily()
         from muster.serve import serve_command
 
         return serve_command(arguments[1:], STARTED_S)
