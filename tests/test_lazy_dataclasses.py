@@ -19,6 +19,8 @@ import pytest
 
 from muster import lazy_dataclasses
 from muster.lazy_dataclasses import compile_methods_lazily
+from protocol.codec.primitives import Int32
+from protocol.codec.schema import fields_of, struct
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -158,6 +160,23 @@ def test_a_method_is_compiled_when_it_is_first_used_and_is_then_like_any_other()
         False,
         False,
     ]
+
+
+def test_of_a_message_that_is_only_decoded_no_method_is_compiled() -> None:
+    """The codec makes it without `__init__`."""
+    with lazily():
+
+        @struct
+        class Part:
+            """A part; without a sentence here, dataclasses would look at the signature to write one."""
+
+            x: Int32
+
+        fields_of(Part)
+    made: Any = Part
+    assert not isinstance(vars(made)["__init__"], FunctionType)
+    assert made(x=3).x == 3
+    assert isinstance(vars(made)["__init__"], FunctionType)
 
 
 def test_a_repr_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
