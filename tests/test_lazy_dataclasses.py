@@ -223,7 +223,7 @@ def test_muster_serve_has_methods_compiled_on_first_use() -> None:
     """Seen at a class that its imports made, and of which a start compares nothing."""
     script = (
         "import sys, types, muster.__main__ as m; sys.argv[1:] = ['serve', '--config', '/nowhere'];"
-        "assert m.main() == 2; from coordinator.settings.types import Real;"
+        "assert m._run() == 2; from coordinator.settings.types import Real;"
         "print(isinstance(vars(Real)['__eq__'], types.FunctionType))"
     )
     done = subprocess.run(
