@@ -4,8 +4,10 @@ answers within a second of its start, and reading the other commands would take 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import time
+from typing import NoReturn
 
 from muster.closed_output import status_of
 
@@ -14,14 +16,32 @@ STARTED_S = time.monotonic()
 
 
 def main() -> int:
-    """Run the command line; return its status: 0 success, 1 failure, 2 wrong usage, 141 if output was not read."""
-    return status_of(_run)
+    """Run the command line; return its status: 0 success, 1 failure, 2 wrong usage, 141 if output was not read.
+
+    `serve` does not return: its process ends.
+    """
+    status = status_of(_run)
+    if sys.argv[1:2] == ["serve"]:
+        _end_process(status)
+    return status
+
+
+def _end_process(status: int) -> NoReturn:
+    """End with all that the daemon held as it is: to free every object by itself takes a fifth of a stop.
+
+    Its threads have ended by now, its files are closed, and its output is written.
+    """
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _run() -> int:
     arguments = sys.argv[1:]
     if arguments[:1] == ["serve"]:
         gc.disable()  # Imported modules are no garbage; `serve` turns collection on again.
+        from muster.lazy_dataclasses import compile_methods_lazily
+
+        compile_methods_lazily()
         from muster.serve import serve_command
 
         return serve_command(arguments[1:], STARTED_S)

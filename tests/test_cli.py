@@ -147,9 +147,29 @@ def test_serve_imports_nothing_that_would_slow_its_start() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    loaded = {name.split(".")[0] for name in done.stdout.split()}
+    modules = set(done.stdout.split())
+    assert "importlib.metadata" not in modules  # With it pydantic would look for plugins.
+    loaded = {name.split(".")[0] for name in modules}
     assert not loaded & {"rich", "cyclopts", "aiokafka", "pandas", "pyspark", "numpy", "hypothesis"}
     assert {"structlog", "pydantic"} <= loaded  # Else this would prove nothing.
+
+
+def test_the_daemons_process_ends_as_it_is_once_all_is_written() -> None:
+    """Python would first free every object that the daemon held, one by one."""
+    script = (
+        "import atexit, sys, muster.serve, muster.__main__ as command\n"
+        "def serve_command(arguments, started_s):\n"
+        "    print('stopped')\n"
+        "    return 7\n"
+        "muster.serve.serve_command = serve_command\n"
+        "atexit.register(print, 'taken apart')\n"
+        "sys.argv[1:] = ['serve']\n"
+        "command.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (7, "stopped\n", "")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.runtime.collector import CHECK_EVERY_MS, DUE, OFF, WORTH_IT, Collector
 from harness.doubles.manual_timers import ManualTimers
-from muster.serve import _leave_full_collections_to_the_daemon
+from muster.serve import _begin_to_collect, _leave_full_collections_to_the_daemon
 
 
 class FakeGc:
@@ -172,3 +172,17 @@ def test_muster_serve_leaves_full_collections_to_it() -> None:
         assert gc.get_threshold()[2] >= OFF
     finally:
         gc.set_threshold(*thresholds)
+
+
+def test_what_was_imported_is_looked_at_by_no_collection() -> None:
+    """With collection off during the imports, the first one would look at all that they made."""
+    gc.disable()
+    try:
+        imported = Node()
+        assert any(each is imported for each in gc.get_objects())
+        _begin_to_collect()
+        assert gc.isenabled()
+        assert not any(each is imported for each in gc.get_objects())
+    finally:
+        gc.enable()
+        gc.unfreeze()

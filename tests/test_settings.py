@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -25,6 +28,7 @@ from coordinator.settings.page import (
     kind_of,
     settings_page,
 )
+from coordinator.settings.plugins import LOADER, without_plugins
 from coordinator.settings.properties import PropertiesError, parse_properties
 from coordinator.settings.sources import LoadedSettings, SettingsError, environment_variable, load
 from coordinator.settings.types import Flag, Whole
@@ -562,3 +566,20 @@ def test_the_page_says_after_how_long_a_connection_gives_way() -> None:
         line for line in PAGE.read_text().splitlines() if line.startswith("| `queued.max.request.bytes` |")
     )
     assert f"no byte for {STALLED_MS // 1000} seconds or is not whole after {FRAME_MS // 1000}" in row
+
+
+def test_models_are_built_without_plugins_only_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What else there may be of pydantic in the process, finds plugins as ever."""
+    monkeypatch.delitem(sys.modules, LOADER, raising=False)
+    with without_plugins():
+        assert sys.modules[LOADER].get_plugins() == ()
+    assert LOADER not in sys.modules
+    assert importlib.import_module(LOADER).__spec__ is not None
+
+
+def test_plugins_that_were_found_before_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = ModuleType(LOADER)
+    monkeypatch.setitem(sys.modules, LOADER, loader)
+    with without_plugins():
+        assert sys.modules[LOADER] is loader
+    assert sys.modules[LOADER] is loader

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from coordinator.settings.listeners import ListenerConfig, parse_listeners
+from coordinator.settings.plugins import without_plugins
 from coordinator.settings.rules import ConflictsError, conflicts
 from coordinator.settings.types import (
     AddressCounts,
@@ -50,7 +51,7 @@ class Settings(BaseModel):
     them into sentences.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     # The node, and its listeners.
     listeners: WordList = Field(
@@ -386,6 +387,10 @@ class Settings(BaseModel):
         """The most by which a segment is closed before that age, from the option with the finest unit given."""
         given = self.log_roll_jitter_ms
         return self.log_roll_jitter_hours * MS_PER_HOUR if given is None else given
+
+
+with without_plugins():
+    Settings.model_rebuild()
 
 
 def _scaled(amount: int, unit_ms: int) -> int:

@@ -307,7 +307,7 @@ def _register(cls: type[T], message: MessageSpec) -> type[T]:
 def _complete(cls: type) -> None:
     """Make `cls` the dataclass that was declared. Two threads may both do it: they do the same."""
     declared: Any = dataclass(kw_only=True, eq=False, repr=False, match_args=False)(_DECLARED[cls])
-    cls.__init__ = declared.__init__  # type: ignore[misc]
+    cls.__init__ = vars(declared)["__init__"]  # type: ignore[misc]  # As it is: it may not be compiled yet.
     cls.__dataclass_fields__ = declared.__dataclass_fields__  # type: ignore[attr-defined]
 
 

@@ -359,11 +359,16 @@ class LogDirectory:
     ) -> list[StorageError]:
         """Close every log and release the directory; return the errors of what could not be closed cleanly.
 
+        Logs that never had a record, as most of the internal topics, are closed on this thread: there is nothing
+        to wait for, and to hand each of a hundred to another took 10 ms.
+
         Without any, the marker of a clean shutdown is written: the next start trusts the files as they are. Then
         `before_release` is called, with every log closed and synced and the directory still held.
         """
         with self._guard:
-            outcomes = close_all(_failure_to_close, list(self._logs.values()))
+            empty = [log for log in self._logs.values() if not log.next_offset]
+            rest = [log for log in self._logs.values() if log.next_offset]
+            outcomes = [*close_all(_failure_to_close, rest), *map(_failure_to_close, empty)]
             failures = [failure for failure in outcomes if failure is not None]
             try:
                 self.checkpoint()

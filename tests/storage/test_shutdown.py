@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from harness.doubles.faulty_files import FaultyFiles
 from storage.directory.log_directory import LogDirectoryError
 from storage.files import CorruptSegment, StorageError
+from storage.log.partition_log import PartitionLog
 from tests.storage.directories import TOPIC_ID, filled, kill, take
 from tests.storage.logs import NOW_MS, SMALL, all_spans, batch, fill
 
@@ -41,6 +43,39 @@ def test_after_a_clean_shutdown_nothing_is_scanned(tmp_path: Path) -> None:
     assert log.recovered.segments_scanned == 0
     assert (log.log_start_offset, log.next_offset, log.topic_id) == (7, 30, TOPIC_ID)
     again.close()
+
+
+def test_only_logs_that_had_a_record_are_closed_side_by_side(tmp_path: Path) -> None:
+    """On threads: with the others there is nothing to wait for."""
+    directory = take(tmp_path)
+    full, staged, empty = filled(directory), *(directory.open_log("t", number, SMALL) for number in (1, 2))
+    staged.append(batch(), wall_ms=NOW_MS)
+    emptied = filled(directory, partition=3)
+    emptied.advance_start(emptied.next_offset)
+    given: list[PartitionLog] = []
+
+    def close_all(
+        close: Callable[[PartitionLog], StorageError | None], logs: list[PartitionLog]
+    ) -> list[StorageError | None]:
+        given.extend(logs)
+        return [close(log) for log in logs]
+
+    assert directory.close(close_all) == []
+    assert given == [full, staged, emptied]
+    assert [log.recovery_point for log in (full, staged, empty)] == [30, staged.next_offset, 0]
+
+
+def test_what_cannot_be_closed_is_reported_of_either_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = take(tmp_path)
+    logs = [filled(directory), directory.open_log("t", 1, SMALL)]
+
+    def close(log: PartitionLog) -> None:
+        raise StorageError("close", log.directory, "no")
+
+    monkeypatch.setattr(PartitionLog, "close", close)
+    assert [failure.path for failure in directory.close()] == [log.directory for log in logs]
 
 
 def test_after_a_kill_what_was_checkpointed_is_not_scanned(tmp_path: Path) -> None:
