@@ -283,6 +283,11 @@ class WatchedApis:
             )
         return self._rows.get(key)
 
+    def __getitem__(self, key: int) -> Api:
+        api = self.get(key)
+        assert api is not None, f"no API has the key {key}"
+        return api
+
     def _handler(self, handle: Handler) -> Handler:
         return lambda request, pending: handle(request, self._end.started(pending))  # type: ignore[arg-type]
 
