@@ -1,9 +1,9 @@
 """When Python's garbage collector runs, so that no collection holds up the event loop for long.
 
-A full collection looks at every object that lives: with 20,000 members it takes 240 ms. Python's own way to avoid
-that, three generations, looks at each object that stays three times, which is a tenth of the CPU of a storm of
-joins. Here an object is looked at once, with some ten thousand others that are as young, and frozen if it is alive:
-no later collection visits it. So no collection takes more than some 3 ms, however many objects live.
+A full collection looks at every object that lives: with 20,000 members it takes 240 ms. Python's own way to
+avoid that, three generations, looks at each object that stays three times, which is a tenth of the CPU of a storm
+of joins. Here an object is looked at once, with some ten thousand others that are as young, and frozen if it is
+alive: no later collection visits it. So no collection takes more than some 3 ms, however many objects live.
 
 What is frozen can still go, by its count of references, as all does that leaves no cycle behind; requests,
 members, connections and topics leave none (`tests/server/test_garbage.py`). A cycle that was frozen while in use
