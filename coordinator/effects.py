@@ -40,8 +40,7 @@ class Moment(NamedTuple):
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestContext(NamedTuple):
     """What a handler is given of a request beside its body."""
 
     reply_to: ReplyTo
