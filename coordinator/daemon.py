@@ -181,7 +181,7 @@ class Daemon:
         self.broker = self._broker(files)
         self.server = self._server()
         self._collector = Collector(
-            post, self.runtime.set_timer, self._clock.now_ms, lambda: self.server.has_connections
+            self.runtime.set_timer, self._clock.now_ms, lambda: self.server.has_connections
         )
         self.registry.on_altered.append(self._on_altered)
         self._on_altered(self.registry.settings)

@@ -40,8 +40,7 @@ class Moment(NamedTuple):
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestContext(NamedTuple):
     """What a handler is given of a request beside its body."""
 
     reply_to: ReplyTo
@@ -212,7 +211,7 @@ class HistoryRow(NamedTuple):
     phase: Mapping[str, Any] | None = None  # Further fields of the event, about the phase that ended.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # Not frozen: one with so many fields would take four times as long to make.
 class GroupEvent:
     """One line of a group's history, for people: what changed, why, and by which member or client."""
 

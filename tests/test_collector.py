@@ -9,28 +9,26 @@ from typing import Any
 
 import pytest
 
-from coordinator.runtime.collector import CHECK_EVERY_MS, DUE, OFF, WORTH_IT, Collector
+from coordinator.runtime.collector import CHECK_EVERY_MS, OFF, WORTH_IT, YOUNG, Collector
 from harness.doubles.manual_timers import ManualTimers
 from muster.serve import _begin_to_collect, _leave_full_collections_to_the_daemon
 
 
 class FakeGc:
-    """Python's collector, as far as it is used: what was done to it, and its counts."""
+    """Python's collector, as far as it is used, and what was done to it."""
 
     def __init__(self) -> None:
         self.callbacks: list[Callable[[str, dict[str, int]], None]] = []
         self.done: list[str] = []
-        self.since_full = 0
-        self.full_threshold = OFF
+        self.thresholds = (700, 10, OFF)
 
     def get_threshold(self) -> tuple[int, int, int]:
-        return 700, 10, self.full_threshold
+        return self.thresholds
 
-    def get_count(self) -> tuple[int, int, int]:
-        return 0, 0, self.since_full
+    def set_threshold(self, young: int, middle: int, full: int) -> None:
+        self.thresholds = young, middle, full
 
     def collect(self) -> None:
-        self.since_full = 0
         self.done.append("collect")
 
     def freeze(self) -> None:
@@ -39,38 +37,26 @@ class FakeGc:
     def unfreeze(self) -> None:
         self.done.append("unfreeze")
 
-    def collects_itself(self, generation: int) -> None:
-        """A collection that Python begins by itself."""
-        self.since_full += generation == 1
+    def collects_itself(self, generation: int) -> list[str]:
+        """What is done about a collection that Python begins by itself, phase by phase."""
+        self.done.clear()
         for phase in ("start", "stop"):
             for callback in list(self.callbacks):
                 callback(phase, {"generation": generation})
+            self.done.append(phase)
+        return self.done
 
 
 class World(ManualTimers):
     def __init__(self) -> None:
         super().__init__(10**6)
         self.gc = FakeGc()
-        self.posted: list[Callable[[], None]] = []
         self.has_clients = True
-        self.collector = Collector(
-            self.posted.append, self.set_timer, self.now_ms, lambda: self.has_clients, self.gc
-        )
+        self.collector = Collector(self.set_timer, self.now_ms, lambda: self.has_clients, self.gc)
 
-    def run_posted(self) -> list[str]:
-        """What was done to the collector by what was posted to the loop."""
-        posted = self.posted[:]
-        self.posted.clear()
-        self.gc.done.clear()
-        for action in posted:
-            action()
-        return self.gc.done
-
-    def grow_old(self, times: int) -> None:
+    def freeze(self, times: int) -> None:
         for _ in range(times):
-            for _ in range(DUE):
-                self.gc.collects_itself(1)
-            assert self.run_posted() == ["collect", "freeze"]
+            assert self.gc.collects_itself(0) == ["start", "freeze", "stop"]
 
     def check(self) -> list[str]:
         """What the next check does, which is a minute later."""
@@ -91,40 +77,40 @@ def test_what_the_start_made_is_frozen(world: World) -> None:
     assert world.gc.done == ["freeze"]
 
 
-def test_what_grew_old_is_looked_at_once_on_the_loop_and_frozen(world: World) -> None:
-    for _ in range(DUE - 1):
-        world.gc.collects_itself(1)
-    assert not world.posted
-    world.gc.collects_itself(0)
-    assert not world.posted
-    world.gc.collects_itself(1)
-    world.gc.collects_itself(1)
-    assert len(world.posted) == 1, "it waits for the loop, once, and nothing is done on another thread"
-    assert world.run_posted() == ["collect", "freeze"]
-    world.grow_old(3)
+def test_what_was_looked_at_once_is_frozen_behind_the_look(world: World) -> None:
+    world.freeze(3)
+
+
+def test_a_look_at_more_than_the_young_is_left_alone(world: World) -> None:
+    """It is somebody's who wants to know what is found."""
+    assert world.gc.collects_itself(2) == ["start", "stop"]
 
 
 def test_everything_is_looked_at_when_no_client_is_there(world: World) -> None:
-    world.grow_old(WORTH_IT)
+    world.freeze(WORTH_IT)
     assert world.check() == []
     world.has_clients = False
     assert world.check() == ["unfreeze", "collect", "freeze"]
-    assert world.check() == [], "nothing has grown old since"
-    world.grow_old(WORTH_IT - 1)
+    assert world.check() == [], "nothing was frozen since"
+    world.freeze(WORTH_IT - 1)
     assert world.check() == []
 
 
 def test_where_python_collects_by_itself_nothing_is_done() -> None:
     world = World()
-    world.gc.full_threshold = 10
+    world.gc.thresholds = 700, 10, 10
     world.collector.start()
     assert (world.gc.callbacks, world.timers) == ([], {})
+    world.collector.stop()
+    assert world.gc.thresholds == (700, 10, 10)
 
 
 def test_after_a_stop_no_collection_is_heard_of(world: World) -> None:
+    assert world.gc.thresholds == (YOUNG, OFF, OFF)
     world.collector.stop()
     world.collector.stop()
     assert world.gc.callbacks == []
+    assert world.gc.thresholds == (700, 10, OFF)
 
 
 class Node:
@@ -138,24 +124,16 @@ def cycle() -> weakref.ref[Node]:
 
 
 def test_the_real_one_finds_cycles_and_leaves_what_lives() -> None:
-    thresholds, posted = gc.get_threshold(), list[Callable[[], None]]()
+    thresholds = gc.get_threshold()
     gc.set_threshold(*thresholds[:2], OFF)
-    collector = Collector(posted.append, lambda *_: None, lambda: 0, lambda: True)
+    collector = Collector(lambda *_: None, lambda: 0, lambda: True)
     try:
         collector.start()
-        alive, gone = Node(), cycle()
-        for _ in range(2 * DUE):
-            gc.collect(1)
-        assert posted
         frozen = gc.get_freeze_count()
-        assert gone() is None
-        kept = [[alive] for _ in range(1_000)]
-        gc.collect(1)
-        old = cycle()
-        gc.collect(0)
-        posted[0]()
-        assert old() is None
-        assert gc.get_freeze_count() >= frozen + len(kept)
+        gone = cycle()
+        kept = [[gone] for _ in range(2 * YOUNG)]
+        assert gone() is None, "so many are looked at by themselves"
+        assert gc.get_freeze_count() > frozen + YOUNG / 2
         assert not any(each is kept for each in gc.get_objects()), "no later collection visits it"
     finally:
         collector.stop()

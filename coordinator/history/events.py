@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from json.encoder import encode_basestring
 from typing import Any, Final
 
 from coordinator.effects import GroupEvent, HistoryRow
@@ -28,7 +29,6 @@ MAX_EVENTS: Final = 20_000  # Events in memory over all groups: some 25 MB as th
 MAX_QUEUED: Final = 10_000  # Events waiting for the topic: minutes of the busiest rebalancing seen.
 MAX_TEXT: Final = 256  # Characters of a text that a client chose; a longer one is cut and ends in "…".
 
-_FIELDS: Final = tuple(field.name for field in fields(GroupEvent))
 _TEXTS: Final = ("detail", "client_reason", "member_id", "group_instance_id", "client_id", "client_host")
 """Those of a cause."""
 
@@ -196,9 +196,37 @@ def _gap_event(gap: _DroppedEvents) -> GroupEvent:
 
 
 def encode_event(event: GroupEvent) -> tuple[bytes, bytes]:
-    """Return the key and value of the event's record on `__group_events`."""
-    value = {"schema": SCHEMA, **{name: getattr(event, name) for name in _FIELDS}}
-    return event.group_id.encode(), json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    """Return the key and value of the event's record on `__group_events`.
+
+    Written out, field by field: json.dumps of a dict of them takes 12 us instead of 2.5, ten thousand times in a
+    storm. A test holds both equal.
+    """
+    removed = ",".join(map(_quoted, event.removed_member_ids))
+    value = (
+        f'{{"schema":{SCHEMA},"group_id":{_quoted(event.group_id)},"generation_id":{event.generation_id},'
+        f'"from_state":{_quoted(event.from_state)},"to_state":{_quoted(event.to_state)},'
+        f'"reason":{_quoted(event.reason)},"wall_ms":{event.wall_ms},"member_id":{_quoted(event.member_id)},'
+        f'"group_instance_id":{_quoted(event.group_instance_id)},"client_id":{_quoted(event.client_id)},'
+        f'"client_host":{_quoted(event.client_host)},"member_count":{event.member_count},'
+        f'"phase_ms":{_times(event.phase_ms)},"last_member_id":{_quoted(event.last_member_id)},'
+        f'"cause":{_quoted(event.cause)},"client_reason":{_quoted(event.client_reason)},'
+        f'"last_client_id":{_quoted(event.last_client_id)},'
+        f'"last_client_host":{_quoted(event.last_client_host)},'
+        f'"last_arrival_ms":{"null" if event.last_arrival_ms is None else event.last_arrival_ms},'
+        f'"removed_count":{event.removed_count},"removed_member_ids":[{removed}],'
+        f'"rebalance_cause":{_quoted(event.rebalance_cause)},"rebalance_ms":{_times(event.rebalance_ms)},'
+        f'"dropped_count":{event.dropped_count}}}'
+    )
+    return event.group_id.encode(), value.encode()
+
+
+def _quoted(text: str | None) -> str:
+    return "null" if text is None else encode_basestring(text)
+
+
+def _times(times_ms: dict[str, int]) -> str:
+    pairs = ",".join([f"{encode_basestring(name)}:{took_ms}" for name, took_ms in times_ms.items()])
+    return f"{{{pairs}}}"
 
 
 def decode_event(value: bytes | None) -> GroupEvent:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any, Final, Protocol
-from uuid import uuid4
 
 from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.effects import RequestContext, new_tuple
@@ -23,6 +22,7 @@ from coordinator.runtime.shard_states import ShardState
 from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepare, Prepared, template_of_commit
+from coordinator.server.random_uuids import random_uuid
 from coordinator.server.splitting import SplitPlan, Turns, ask_all, context_of, first_error, reply, split
 from coordinator.shard.shard import Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC
@@ -66,7 +66,7 @@ class GroupApis:
     def __init__(
         self,
         runtime: GroupRuntime,
-        new_uuid: Callable[[], object] = uuid4,
+        new_uuid: Callable[[], object] = random_uuid,
         verifier: TransactionVerifier | None = None,
     ) -> None:
         """`new_uuid` makes the random part of member ids; without a `verifier` TxnOffsetCommit is not served."""

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final, Protocol, TypeAlias
 
-from coordinator.effects import RequestContext
+from coordinator.effects import RequestContext, new_tuple
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.server.pending import Gather, Pending
 from protocol.errors import ErrorCode
@@ -70,7 +70,8 @@ class SplitPlan:
 
 def context_of(pending: Pending, reply_to: Any, new_uuid: str = "") -> RequestContext:
     """Return the context of a request for the core; the answer goes to `reply_to`."""
-    return RequestContext(reply_to, pending.api_version, pending.client_id, pending.client_host, new_uuid)
+    fields = (reply_to, pending.api_version, pending.client_id, pending.client_host, new_uuid)
+    return new_tuple(RequestContext, fields)
 
 
 def split(count: int, plan: SplitPlan, pending: Pending, turns: Turns) -> None:

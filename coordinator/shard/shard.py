@@ -50,7 +50,6 @@ from coordinator.groups.classic.sync_group import on_assignment_stored, sync_gro
 from coordinator.groups.classic.timers import (
     JoinTimer,
     OffsetExpiryTimer,
-    PendingMemberTimer,
     SessionTimer,
     SyncTimer,
     arm_session_timers,
@@ -117,7 +116,7 @@ COLLECTORS: Final[dict[type, Collector]] = {
 """The handlers of requests that change groups, whose effects come from many functions: they are handed Effects."""
 
 
-GroupTimer: TypeAlias = SessionTimer | PendingMemberTimer | JoinTimer | SyncTimer
+GroupTimer: TypeAlias = SessionTimer | JoinTimer | SyncTimer
 """The timers of one group; they do nothing once the group is gone."""
 
 GroupStored: TypeAlias = AssignmentStored | StaticMemberStored
@@ -307,10 +306,10 @@ class Shard:
         if group is None:
             return  # Deleted while the timer was in flight.
         match key:
+            case SessionTimer(_, member_id) if member_id in group.pending_members:
+                on_pending_member_timer(group, member_id, at, effects)
             case SessionTimer(_, member_id):
                 on_session_timer(group, member_id, at, effects)
-            case PendingMemberTimer(_, member_id):
-                on_pending_member_timer(group, member_id, at, effects)
             case JoinTimer():
                 on_join_timer(group, at, effects)
             case SyncTimer():

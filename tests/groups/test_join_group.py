@@ -6,9 +6,9 @@ from typing import Protocol
 
 import pytest
 
-from coordinator.groups.classic.group import PENDING_MEMBERS_MAX
+from coordinator.groups.classic.group import PENDING_MEMBERS_MAX, PendingMember
 from coordinator.groups.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
-from coordinator.groups.classic.timers import PendingMemberTimer
+from coordinator.groups.classic.timers import SessionTimer
 from coordinator.groups.group_settings import GroupSettings
 from protocol.errors import ErrorCode
 from tests.groups.consumer import SESSION_MS, Consumer, finish_rebalance, form_group, subscription
@@ -105,7 +105,7 @@ def test_3_6_a_pending_id_can_be_given_back_and_that_completes_the_phase(driver:
     assert first.join() is None
     assert second.leave().members[0].error_code == ErrorCode.NONE
     assert first.collect_join().generation_id == 2
-    assert PendingMemberTimer("g", second.member_id) not in driver.timers
+    assert SessionTimer("g", second.member_id) not in driver.timers
 
 
 def test_3_7_a_static_member_is_in_at_once_under_its_instances_name(driver: Driver) -> None:
@@ -300,7 +300,9 @@ def test_a_protocol_whose_name_is_empty_is_shown_as_none(
 
 def test_ids_handed_out_and_never_used_are_bounded(driver: Driver) -> None:
     Consumer(driver).send_join()
-    driver.group().pending_members.update(str(i) for i in range(PENDING_MEMBERS_MAX))
+    driver.group().pending_members.update(
+        {str(number): PendingMember(0, 0) for number in range(PENDING_MEMBERS_MAX)}
+    )
     reply = Consumer(driver).join()
     assert error_of(reply) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 

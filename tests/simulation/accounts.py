@@ -19,7 +19,7 @@ from coordinator.groups.classic.states import (
     STABLE,
     GroupState,
 )
-from coordinator.groups.classic.timers import JoinTimer, PendingMemberTimer, SessionTimer
+from coordinator.groups.classic.timers import JoinTimer, SessionTimer
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from coordinator.runtime.clock import STALL_MS
 from protocol.errors import ErrorCode
@@ -175,7 +175,7 @@ class Accounts:
         )
         delay_ms = self._witness.server.settings.group_initial_rebalance_delay_ms
         # One whose time runs out ends the delay, as in Kafka.
-        cut_short = isinstance(timer, (SessionTimer, PendingMemberTimer)) or not group.members
+        cut_short = isinstance(timer, SessionTimer) or not group.members
         if account.left_empty_ms is not None and not cut_short:
             took_ms = now_ms - account.left_empty_ms
             self._witness.require(

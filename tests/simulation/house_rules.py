@@ -32,7 +32,7 @@ def _of_membership(group: Group) -> Iterator[str]:
     static = {m.group_instance_id: m.member_id for m in members.values() if m.group_instance_id is not None}
     if static != group.static_members:
         yield f"static members {group.static_members}, by their own word {static}"
-    if group.pending_members & members.keys():
+    if group.pending_members.keys() & members.keys():
         yield "an id is pending and a member's"
     if not group.pending_sync <= members.keys():
         yield "a SyncGroup is expected of no member"

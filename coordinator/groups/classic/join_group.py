@@ -104,7 +104,7 @@ def _join_existing_group(group: Group, join: Join) -> None:
     member_id = join.request.member_id
     if not group.has_room_for(member_id, join.settings.group_max_size):
         _reject_full_group(group, join)
-    elif not group.accepts_protocols(join.request.protocol_type, {p.name for p in join.protocols}):
+    elif not group.accepts_protocols(join.request.protocol_type, [p.name for p in join.protocols]):
         join.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     elif not member_id:
         _join_newcomer(group, join)
@@ -144,7 +144,7 @@ def _join_newcomer(group: Group, join: Join) -> None:
     elif instance_id is None and join.context.api_version >= MEMBER_ID_REQUIRED_SINCE:
         hand_out_member_id(group, join)
     else:
-        _add_member(group, join.new_member_id(), join)
+        _add_member(group, _new_member(join.new_member_id(), join), join)
 
 
 def _join_pending_member(group: Group, join: Join) -> None:
@@ -152,13 +152,12 @@ def _join_pending_member(group: Group, join: Join) -> None:
         join.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)  # Static members are never pending (3.8).
         return
     member_id = join.request.member_id
-    forget_pending_member(group, member_id, join.effects)
-    _add_member(group, member_id, join)
+    pending = group.pending_members.pop(member_id)
+    _add_member(group, _new_member(member_id, join, pending.timer_ms), join)
 
 
-def _add_member(group: Group, member_id: str, join: Join) -> None:
+def _add_member(group: Group, member: Member, join: Join) -> None:
     """Add a member that is new to the group, parked until the join phase ends."""
-    member = _new_member(member_id, join)
     if group.initial_delay is not None and not group.initial_delay.member_came:
         group.initial_delay = group.initial_delay._replace(member_came=True)
     group.add(member, join.request.protocol_type)
@@ -173,7 +172,7 @@ def _add_member(group: Group, member_id: str, join: Join) -> None:
         maybe_prepare_rebalance_or_complete_join(group, join.at, cause, effects)
 
 
-def _new_member(member_id: str, join: Join) -> Member:
+def _new_member(member_id: str, join: Join, session_timer_ms: int | None = None) -> Member:
     return Member(
         member_id=member_id,
         group_instance_id=join.request.group_instance_id,
@@ -183,6 +182,7 @@ def _new_member(member_id: str, join: Join) -> Member:
         session_timeout_ms=join.request.session_timeout_ms,
         protocols=join.protocols,
         is_new=True,
+        session_timer_ms=session_timer_ms,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from coordinator.effects import Effects, Moment, RequestContext
+from coordinator.effects import Effects, Moment, RequestContext, new_tuple
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.member import Member, OfferedProtocol, Parked
 from coordinator.groups.classic.shard_groups import ShardGroups
@@ -66,7 +66,7 @@ def new_join(
     shard: ShardGroups, request: JoinGroupRequest, context: RequestContext, at: Moment, effects: Effects
 ) -> Join:
     """Return the `Join` of a request, with fields that its version lacks filled in."""
-    protocols = tuple(OfferedProtocol(p.name, bytes(p.metadata)) for p in request.protocols)
+    protocols = tuple([new_tuple(OfferedProtocol, (p.name, bytes(p.metadata))) for p in request.protocols])
     has_rebalance_timeout = context.api_version >= REBALANCE_TIMEOUT_SINCE
     rebalance_timeout_ms = (
         request.rebalance_timeout_ms if has_rebalance_timeout else request.session_timeout_ms

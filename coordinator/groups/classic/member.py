@@ -69,7 +69,10 @@ class Member:
 
     def metadata(self, protocol_name: str) -> bytes:
         """Return the member's metadata for `protocol_name`, which must be a protocol it offers."""
-        return next(offered.metadata for offered in self.protocols if offered.name == protocol_name)
+        for name, metadata in self.protocols:  # A generator takes three times as long.
+            if name == protocol_name:
+                return metadata
+        raise AssertionError(f"{self.member_id} offers no {protocol_name}")
 
     def vote(self, candidates: Collection[str]) -> str:
         """Return the candidate that the member prefers; it must offer at least one of them."""

@@ -8,15 +8,16 @@ the chosen one is left, and a group with members is Stable, whatever it was doin
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from coordinator.effects import new_tuple
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.member import Member, OfferedProtocol
 from coordinator.groups.classic.states import EMPTY, STABLE
 from coordinator.groups.record_schemas import GroupMetadataValue, MemberMetadata
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMember:
+class StoredMember(NamedTuple):
     """A member of a stored generation. Timeouts in ms."""
 
     member_id: str
@@ -32,16 +33,17 @@ class StoredMember:
     def from_record(cls, member: MemberMetadata) -> StoredMember:
         """Return the stored member; where an old record has no rebalance timeout it is the session timeout."""
         stored_ms = member.rebalance_timeout
-        return cls(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            rebalance_timeout_ms=member.session_timeout if stored_ms == -1 else stored_ms,
-            session_timeout_ms=member.session_timeout,
-            subscription=bytes(member.subscription),
-            assignment=bytes(member.assignment),
+        fields = (
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.session_timeout if stored_ms == -1 else stored_ms,
+            member.session_timeout,
+            bytes(member.subscription),
+            bytes(member.assignment),
         )
+        return new_tuple(cls, fields)
 
 
 @dataclass(frozen=True, slots=True)

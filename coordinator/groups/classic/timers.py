@@ -15,15 +15,11 @@ from coordinator.groups.classic.member import Member
 
 @dataclass(frozen=True, slots=True)
 class SessionTimer:
-    """The end of a member's session, or of a new member's wait in JoinGroup (3.27, 3.54)."""
+    """The end of a member's session, or of a new member's wait in JoinGroup (3.27, 3.54).
 
-    group_id: str
-    member_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class PendingMemberTimer:
-    """The end of the time to use an id that was handed out with MEMBER_ID_REQUIRED (3.4)."""
+    Before there is a member: the end of the time to use an id that was handed out with MEMBER_ID_REQUIRED (3.4).
+    One timer for both, as each newcomer goes from the one to the other, and setting a timer is a tenth of a join.
+    """
 
     group_id: str
     member_id: str
