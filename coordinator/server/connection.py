@@ -24,7 +24,7 @@ from coordinator.server.order import ReplyOrder
 from coordinator.server.outgoing import Outgoing, joined
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import PreparedRequests
-from coordinator.server.turn_parts import PutOff, drop, ends_later, not_connected
+from coordinator.server.turn_parts import PutOff, closes_later, drop, ends_later, not_connected
 from protocol.codec.primitives import Buffer
 from protocol.errors import DecodeError
 from storage.files import StorageError
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Close, but not before what was received is started. True: the transport is closed by us."""
-        return ends_later(self._put_off, self._turn, self.close)
+        return closes_later(self._put_off, self._turn, self.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport, self._write = None, drop  # What is started from here on is answered to no client.
