@@ -132,7 +132,7 @@ async def test_timers_wait_for_sockets_that_a_turn_had_no_time_to_read(unread_tu
     share.has_unread = unread_turns > 0
     runtime._turn_wheel()
     turns = 0
-    while not owner.fired:
+    while not owner.fired and turns < 3 * UNREAD_TURNS:
         turns += 1
         share.has_unread = turns < unread_turns
         await asyncio.sleep(0)
