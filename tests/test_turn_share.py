@@ -175,7 +175,7 @@ def test_a_turn_that_has_used_up_a_share_ends_its_poll_and_the_next_one_goes_on(
                     loop.share.cheap_left = 0
                     assert not loop.share.has_cheap()
                 case "closings":
-                    assert not all([loop.share.may_close() for _ in range(CLOSINGS + 1)])
+                    assert sum(loop.share.may_close() for _ in range(CLOSINGS + 1)) < CLOSINGS + 1
         assert poll.done == ["end"], "once"
         assert loop.share.has_unread
         loop.next_turn()
