@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from coordinator.runtime.turn_share import (
     CHEAP,
+    CLOSINGS,
     DIRECT_S,
     LEAST_S,
     LONG_S,
@@ -143,19 +144,78 @@ def test_cheap_requests_are_counted_for_each_turn(loop: Loop) -> None:
         loop.next_turn()
 
 
+class FakePoll:
+    """What a turn did to its poll."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def end(self) -> None:
+        self.done.append("end")
+
+    def go_on(self) -> None:
+        self.done.append("go on")
+
+
+@pytest.mark.parametrize("what", ["work", "cheap", "closings"])
+def test_a_turn_that_has_used_up_a_share_ends_its_poll_and_the_next_one_goes_on(what: str) -> None:
+    loop = Loop()
+    loop.share.poll = poll = FakePoll()
+    for _ in range(2):
+        assert not loop.share.is_over()
+        assert loop.share.has_cheap()
+        assert loop.share.may_close()
+        assert poll.done == []
+        assert not loop.share.has_unread
+        for _ in range(2):
+            match what:
+                case "work":
+                    pieces_until_over(loop)
+                case "cheap":
+                    loop.share.cheap_left = 0
+                    assert not loop.share.has_cheap()
+                case "closings":
+                    assert sum(loop.share.may_close() for _ in range(CLOSINGS + 1)) < CLOSINGS + 1
+        assert poll.done == ["end"], "once"
+        assert loop.share.has_unread
+        loop.next_turn()
+        assert poll.done == ["end", "go on"]
+        poll.done.clear()
+    loop.next_turn()
+    assert poll.done == [], "a poll that was not ended goes on by itself"
+
+
+def test_so_many_connections_are_closed_at_once_and_so_many_of_those_that_wait(loop: Loop) -> None:
+    for _ in range(2):
+        assert sum(loop.share.may_close() for _ in range(2 * CLOSINGS)) == CLOSINGS
+        loop.next_turn()
+    closed: list[int] = []
+    for number in range(2 * CLOSINGS + 1):
+        loop.share.close_later(partial(closed.append, number))
+    assert closed == []
+    for most in (CLOSINGS, 2 * CLOSINGS, 2 * CLOSINGS + 1):
+        loop.next_turn()
+        assert closed == list(range(most))
+    loop.share.close_later(partial(closed.append, -1))
+    loop.next_turn()
+    assert closed[-1] == -1, "they begin anew"
+
+
 def test_a_stop_does_all_and_puts_off_nothing_more(loop: Loop) -> None:
     for number in range(20):
         loop.later(number)
+    loop.share.close_later(lambda: loop.work(20))
     loop.share.stop()
-    assert loop.done == list(range(20))
+    assert loop.done == list(range(21))
     loop.cpu_s += 10
+    assert all(loop.share.may_close() for _ in range(2 * CLOSINGS))
     assert not loop.share.is_over()
     assert loop.share.has_cheap()
     loop.next_turn()
     loop.cpu_s += 10
     assert not loop.share.is_over()
-    loop.later(20)
-    assert loop.next_turn() == [20]
+    loop.later(21)
+    assert loop.next_turn() == [21]
 
 
 def test_a_share_without_end() -> None:
@@ -163,4 +223,5 @@ def test_a_share_without_end() -> None:
     share = unlimited(ready.append)
     assert not share.is_over()
     assert share.has_cheap()
+    assert share.may_close()
     assert not ready, "it asks nothing of the loop"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -38,6 +38,8 @@ PULSE_MS = 500
 """While any timer is set the loop wakes up at least this often: the length of a stop of the process is known no
 more precisely than that, and so much of a stop may count against a deadline."""
 
+UNREAD_TURNS: Final = 12
+"""The most turns for which timers that are due wait for sockets to be read: each reads up to 1,024."""
 
 SENT_AT_ONCE = 8
 """Answers to commits that are sent before the turn's share is looked at again: some 10 us each, most of it the
@@ -185,12 +187,18 @@ class Runtime:
         """
         if not self._wheel_waits:
             self._wheel_waits = True
-            if self.turn.has_put_off:
-                self.turn.later(self._fire_behind_joins)
-            else:
-                self._fire_behind_joins()
+            self._fire_when_read(UNREAD_TURNS)
         if self._wheel_waits:
             self.arm(self._clock.now_ms() + PULSE_MS)
+
+    def _fire_when_read(self, turns_left: int) -> None:
+        """Fire what is due once the sockets were read, for which a turn may have had no time."""
+        if turns_left and self.turn.has_unread:
+            self._loop.call_soon(self._fire_when_read, turns_left - 1)
+        elif self.turn.has_put_off:
+            self.turn.later(self._fire_behind_joins)
+        else:
+            self._fire_behind_joins()
 
     def _fire_behind_joins(self) -> None:
         if self._joins:

@@ -24,6 +24,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, list[Any]]]] = {
     "uv_handle_size": (ctypes.c_size_t, [ctypes.c_int]),
     "uv_loop_configure": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_int]),
     "uv_metrics_idle_time": (ctypes.c_uint64, [ctypes.c_void_p]),
+    "uv_backend_fd": (ctypes.c_int, [ctypes.c_void_p]),
     "uv_prepare_init": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
     "uv_prepare_start": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
     "uv_prepare_stop": (ctypes.c_int, [ctypes.c_void_p]),
@@ -46,7 +47,30 @@ def see_turns(loop: asyncio.AbstractEventLoop, on_turn: OnTurn) -> Callable[[], 
     return _see_turns_of_selector(loop, on_turn)
 
 
+def polled_descriptor(loop: asyncio.AbstractEventLoop) -> int | None:
+    """Return the descriptor that libuv waits on, which is epoll's on Linux; None for a loop of another kind."""
+    if type(loop).__module__.partition(".")[0] != "uvloop":
+        return None
+    found = _libuv_of(loop)
+    if found is None:
+        return None
+    uv, address = found
+    descriptor = int(uv.uv_backend_fd(address))
+    return None if descriptor < 0 else descriptor
+
+
 def _see_turns_of_uvloop(loop: asyncio.AbstractEventLoop, on_turn: OnTurn) -> Callable[[], None] | None:
+    found = _libuv_of(loop)
+    if found is None:
+        return None
+    uv, address = found
+    if uv.uv_loop_configure(address, _METRICS_IDLE_TIME):
+        return None
+    return _start(uv, address, on_turn)
+
+
+def _libuv_of(loop: asyncio.AbstractEventLoop) -> tuple[Any, int] | None:
+    """Return uvloop's libuv, and the address of its loop; None where its functions are not to be had."""
     extension: Any = sys.modules.get("uvloop.loop")
     try:
         # PyDLL: these functions return at once, so the interpreter is not let go of for them.
@@ -57,9 +81,7 @@ def _see_turns_of_uvloop(loop: asyncio.AbstractEventLoop, on_turn: OnTurn) -> Ca
         address = _address_of(extension.libuv_get_loop_t_ptr(loop))
     except (AttributeError, OSError):  # Another build of uvloop: without names, or without its own libuv.
         return None
-    if uv.uv_loop_configure(address, _METRICS_IDLE_TIME):
-        return None
-    return _start(uv, address, on_turn)
+    return uv, address
 
 
 def _start(uv: Any, address: int, on_turn: OnTurn) -> Callable[[], None] | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -24,9 +24,9 @@ log = structlog.get_logger("muster.runtime")
 DIRECT_S: Final = 0.005
 """CPU seconds of a turn in which work is done as it comes up: some 25 joins, or 150 commits."""
 
-SLICE_S: Final = 0.006
-"""CPU seconds that go to the queue in each turn. With the other shares, with a few ms for the flushes at a turn's
-end, and with a collection of garbage, it makes less than 20 ms."""
+SLICE_S: Final = 0.004
+"""CPU seconds that go to the queue in each turn. With the other shares, with the answers that are written at a
+turn's end, with a few ms for flushes, and with a collection of garbage, it makes less than 20 ms."""
 
 LEAST_S: Final = 0.002
 """CPU seconds that joins, and timers that are due, are given in each turn, though all else has used it up: some 30
@@ -40,7 +40,21 @@ CHEAP: Final = 600
 """Heartbeats that were recognised by their bytes and whose answers are sent at once in one turn: 8 us each.
 Without a bound a turn goes on for as long as a thousand clients send again within it, up to 48 times."""
 
+CLOSINGS: Final = 100
+"""Connections of clients that hung up, closed as they come up in one turn, and as many from a queue: 30 us each,
+most of it the system's, behind the call that asks for it: the share does not see it."""
+
 _ALWAYS: Final = 1 << 62
+
+
+class Poll(Protocol):
+    """The loop's poll for what is ready."""
+
+    def end(self) -> None:
+        """Have it report no more in this turn."""
+
+    def go_on(self) -> None:
+        """Have it report again."""
 
 
 class TurnShare:
@@ -53,6 +67,8 @@ class TurnShare:
         "_ask_at_ns",
         "_began_s",
         "_call_soon",
+        "_closings",
+        "_closings_left",
         "_cpu_s",
         "_had_long",
         "_has_boundaries",
@@ -63,6 +79,8 @@ class TurnShare:
         "_now_ns",
         "_queue",
         "cheap_left",
+        "has_unread",
+        "poll",
     )
 
     def __init__(
@@ -76,6 +94,8 @@ class TurnShare:
         self._cpu_s = cpu_s
         self._now_ns = now_ns
         self._queue: deque[Callable[[], None]] = deque()
+        self._closings: deque[Callable[[], None]] = deque()
+        self._closings_left = 0
         self._is_scheduled = False
         self._has_boundaries = False
         self._is_unlimited = False
@@ -84,6 +104,10 @@ class TurnShare:
         self._began_s: float | None = None
         self._limit_s = DIRECT_S
         self._ask_at_ns = 0
+        self.poll: Poll | None = None
+        """The poll that a turn ends once it has used up its share; None: it reports all that is ready."""
+        self.has_unread = False
+        """Whether this turn has ended its poll, so that sockets may be ready that nobody has looked at."""
         self.cheap_left = 0
         """Answers so cheap that they are counted and not timed; who sends one takes one off."""
 
@@ -92,10 +116,15 @@ class TurnShare:
         if self._is_unlimited:
             return
         self._has_boundaries = True
+        if self.has_unread:
+            self.has_unread = False
+            assert self.poll is not None
+            self.poll.go_on()
         self._began_s, self._limit_s = cpu_s, DIRECT_S
         self._ask_at_ns = 0
         self._is_over = self._had_long = False
         self.cheap_left = CHEAP
+        self._closings_left = CLOSINGS
 
     def is_over(self) -> bool:
         """Whether what comes up from here on in this turn has to be put off, if it can be."""
@@ -114,7 +143,15 @@ class TurnShare:
         """Whether one more cheap answer may be sent in this turn, where `cheap_left` says that none may."""
         if self._began_s is None and not self._is_unlimited:
             self._begin_unseen()
-        return self.cheap_left > 0
+        if self.cheap_left > 0:
+            return True
+        self._end_poll()
+        return False
+
+    def _end_poll(self) -> None:
+        if self.poll is not None and not self.has_unread:
+            self.has_unread = True
+            self.poll.end()
 
     def _has_used_up(self) -> bool:
         if self._is_over or self._is_unlimited:
@@ -125,6 +162,7 @@ class TurnShare:
         left_s = self._limit_s - (self._cpu_s() - self._began_s)
         if left_s <= 0:
             self._is_over = True
+            self._end_poll()
             self._had_long = self._had_long or left_s <= -LONG_S
         self._ask_at_ns = self._now_ns() + int(left_s * 1e9)
         return self._is_over
@@ -132,14 +170,14 @@ class TurnShare:
     def _begin_unseen(self) -> None:
         """Begin a turn of a loop whose turns nobody reports; it ends with what the loop has to do next."""
         self._began_s, self._limit_s = self._cpu_s(), DIRECT_S
-        self.cheap_left = CHEAP
+        self.cheap_left, self._closings_left = CHEAP, CLOSINGS
         self._call_soon(self._end_unseen)
 
     def _end_unseen(self) -> None:
         if not (self._has_boundaries or self._is_unlimited):
             self._began_s = None
             self._is_over = self._had_long = False
-            self._ask_at_ns = self.cheap_left = 0
+            self._ask_at_ns = self.cheap_left = self._closings_left = 0
 
     # What was put off.
 
@@ -173,6 +211,28 @@ class TurnShare:
         if not (self._has_boundaries or self._is_unlimited):
             self._call_soon(self._end_unseen)
 
+    def may_close(self) -> bool:
+        """Whether one more connection whose client hung up may be closed in this turn; it counts."""
+        if self._began_s is None and not self._is_unlimited:
+            self._begin_unseen()
+        self._closings_left -= 1
+        if self._closings_left >= 0:
+            return True
+        self._end_poll()
+        return False
+
+    def close_later(self, close: Callable[[], None]) -> None:
+        """Call `close` in one of the next turns, behind those that wait already."""
+        if not self._closings:
+            self._call_soon(self._close_some)
+        self._closings.append(close)
+
+    def _close_some(self) -> None:
+        for _ in range(min(CLOSINGS, len(self._closings))):
+            self._do(self._closings.popleft())
+        if self._closings:
+            self._call_soon(self._close_some)
+
     def _do(self, action: Callable[[], None]) -> None:
         try:
             action()
@@ -183,8 +243,9 @@ class TurnShare:
         """Do all that was put off, and put off nothing from here on: the loop is about to stop."""
         self._is_unlimited, self._is_over = True, False
         self._ask_at_ns, self.cheap_left = _ALWAYS, _ALWAYS
-        while self._queue:
-            self._do(self._queue.popleft())
+        self._closings_left = _ALWAYS
+        while self._queue or self._closings:
+            self._do((self._queue or self._closings).popleft())
 
 
 def unlimited(call_soon: Callable[[Callable[[], None]], object]) -> TurnShare:

@@ -25,7 +25,7 @@ from coordinator.server.memory_pool import UNCOUNTED_BYTES
 from coordinator.server.outgoing import Outgoing
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import PreparedRequests
-from coordinator.server.turn_parts import PutOff, drop, ends_later
+from coordinator.server.turn_parts import PutOff, closes_later, drop, ends_later
 from protocol.errors import DecodeError
 
 WRITE_HIGH_WATER_BYTES = 0
@@ -100,7 +100,7 @@ class Connection(AnsweringConnection):
 
     def eof_received(self) -> bool:
         """Close, but not before what was received is started. True: the transport is closed by us."""
-        return ends_later(self._put_off, self._turn, self.close)
+        return closes_later(self._put_off, self._turn, self.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport, self._write = None, drop  # What is started from here on is answered to no client.

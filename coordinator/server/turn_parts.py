@@ -58,6 +58,17 @@ def ends_later(put_off: PutOff | None, turn: TurnShare | None, finish: Callable[
     return False
 
 
+def closes_later(put_off: PutOff | None, turn: TurnShare, close: Callable[[], None]) -> bool:
+    """Whether a connection whose client hung up is closed later: behind its requests, or as its turn comes up."""
+    if put_off is not None:
+        put_off.finish = close
+        return True
+    if turn.may_close():
+        return False
+    turn.close_later(close)
+    return True
+
+
 def drop(data: bytes) -> None:
     """Write nothing: the connection is gone."""
 

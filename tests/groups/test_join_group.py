@@ -9,7 +9,7 @@ import pytest
 from coordinator.groups.classic.group import PENDING_MEMBERS_MAX, PendingMember
 from coordinator.groups.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.groups.classic.timers import SessionTimer
-from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
 from protocol.errors import ErrorCode
 from tests.groups.consumer import SESSION_MS, Consumer, finish_rebalance, form_group, subscription
 from tests.groups.driver import Driver
@@ -74,6 +74,29 @@ def test_3_4_an_id_not_used_within_its_session_timeout_is_worth_nothing(driver: 
     driver.advance(SESSION_MS)
     reply = driver.replies.pop(consumer.send_join())
     assert (error_of(reply), reply.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, consumer.member_id)
+
+
+def test_an_id_of_a_long_session_outlives_the_longest_wait_of_a_newcomer(driver: Driver) -> None:
+    """Its timer is armed for that wait, as it becomes the member's; it is armed again if the id is unused then."""
+    session_ms = 2 * NEW_MEMBER_JOIN_TIMEOUT_MS
+    one, other = (Consumer(driver, name, session_ms=session_ms) for name in ("a", "b"))
+    for each in (one, other):
+        each.member_id = driver.replies.pop(each.send_join()).member_id
+    driver.advance(session_ms - 1)
+    assert not driver.answered(one.send_join())
+    driver.advance(1)
+    assert error_of(driver.replies.pop(other.send_join())) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_timer_of_an_id_becomes_that_of_its_member(driver: Driver) -> None:
+    """One timer for each newcomer: to cancel one and set another would be a tenth of a join."""
+    consumer = Consumer(driver)
+    consumer.member_id = driver.replies.pop(consumer.send_join()).member_id
+    handed_out_ms = driver.timers[SessionTimer("g", consumer.member_id)]
+    driver.advance(1_000)
+    consumer.send_join()
+    assert driver.timers[SessionTimer("g", consumer.member_id)] == handed_out_ms
+    assert driver.group().members[consumer.member_id].session_timer_ms == handed_out_ms
 
 
 def test_3_5_an_id_not_yet_used_holds_up_the_join_phase(driver: Driver) -> None:

@@ -20,7 +20,7 @@ from coordinator.runtime import outages
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.group_shards import group_shards
-from coordinator.runtime.loop import PULSE_MS, SENT_AT_ONCE, Runtime
+from coordinator.runtime.loop import PULSE_MS, SENT_AT_ONCE, UNREAD_TURNS, Runtime
 from coordinator.runtime.shard_loader import LOADING_SWITCH_S
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.shard_states import ShardState
@@ -119,6 +119,24 @@ async def test_what_was_received_comes_before_the_timers_that_are_due() -> None:
     for _ in range(100):
         await asyncio.sleep(0)
     assert owner.fired == [*range(40), 1_000]
+    runtime.stop()
+
+
+@pytest.mark.parametrize("unread_turns", [0, 1, 3, 2 * UNREAD_TURNS])
+async def test_timers_wait_for_sockets_that_a_turn_had_no_time_to_read(unread_turns: int) -> None:
+    """Of a storm of joins a part may still be there; but a loop that is always busy fires its timers, too."""
+    loop, owner = asyncio.get_running_loop(), Costly()
+    share = TurnShare(loop.call_soon, owner.cpu_s, lambda: int(owner.cpu_s() * 1e9))
+    runtime = Runtime(Clock(), Flusher(1, loop.call_soon_threadsafe), lambda _: None, 1 << 20, turn=share)
+    runtime.set_timer(owner, 1, runtime.now_ms())
+    share.has_unread = unread_turns > 0
+    runtime._turn_wheel()
+    turns = 0
+    while not owner.fired and turns < 3 * UNREAD_TURNS:
+        turns += 1
+        share.has_unread = turns < unread_turns
+        await asyncio.sleep(0)
+    assert turns == min(unread_turns, UNREAD_TURNS)
     runtime.stop()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.runtime.turn_share import DIRECT_S, SLICE_S, TurnShare
+from coordinator.runtime.turn_share import CLOSINGS, DIRECT_S, SLICE_S, TurnShare
 from coordinator.server.api_table import api_table
 from coordinator.server.connection import Connection
 from coordinator.server.memory_pool import UNCOUNTED_BYTES, MemoryPool
@@ -225,6 +225,21 @@ def test_thousands_that_hang_up_at_once_are_let_go_of_in_later_turns(server: Bus
     assert server.gone == []
     server.next_turn()
     assert server.gone == connections
+
+
+def test_of_thousands_that_hang_up_at_once_so_many_are_closed_in_a_turn(server: BusyServer) -> None:
+    """What it costs to close one comes behind the call that asks for it, and is not seen by the share."""
+    ends = []
+    for number in range(2 * CLOSINGS + 1):
+        transport = FakeTransport()
+        connection = connected_to(server, transport)
+        ends.append((connection, transport, connection.eof_received()))
+        assert ends[-1][2] == (number >= CLOSINGS), "True: it is closed by us, later"
+    waiting = [connection for connection, _, is_later in ends if is_later]
+    server.next_turn()
+    assert [each.is_open for each in waiting] == [False] * CLOSINGS + [True]
+    server.next_turn()
+    assert not any(each.is_open for each in waiting)
 
 
 def test_what_was_put_off_is_not_started_when_the_daemon_stops(server: BusyServer) -> None:
