@@ -29,7 +29,7 @@ YOUNG: Final = 10_000
 CHECK_EVERY_MS: Final = 60_000
 """Interval of the check for a moment without clients: long, as an idle daemon should seldom wake up."""
 
-WORTH_IT: Final = 20
+WORTH_IT: Final = 30
 """Times that objects were frozen since everything was last looked at, from which it is looked at again."""
 
 
