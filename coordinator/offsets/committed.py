@@ -65,17 +65,9 @@ class CommittedOffsets:
         self._by_group: dict[str, dict[str, TopicOffsets]] = {}
         self.transactions = OpenTransactions()  # Their offsets are not in force yet.
 
-    def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
-        """Replay a commit: set the group's offset in this partition."""
+    def put(self, group_id: str, topic: str, partition: int, committed: CommitFields) -> None:
+        """Replay a commit, a `CommittedOffset` or its fields: set the group's offset in this partition."""
         self._ensure_topic(group_id, topic).put(partition, committed)
-
-    def put_fields(self, group_id: str, topic: str, partition: int, fields: CommitFields) -> None:
-        """As `put`, of the fields of a `CommittedOffset`."""
-        topics = self._by_group.get(group_id)
-        offsets = None if topics is None else topics.get(topic)
-        if offsets is None:
-            offsets = self._ensure_topic(group_id, topic)
-        offsets.put(partition, fields)
 
     def put_run(self, run: CommitRun, first_log_offset: int) -> None:
         """Replay the commits of a run, whose records are at `first_log_offset` and after in the log."""

@@ -121,7 +121,7 @@ class PreparedOffsets:
         for row, offset in zip(self._rows, self._offsets, strict=True):
             topic, partition, epoch, metadata, topic_id, _, _ = row
             fields = (offset, epoch, metadata, wall_ms, NO_EXPIRY, topic_id, log_offset)
-            committed.put_fields(group_id, topic, partition, fields)
+            committed.put(group_id, topic, partition, fields)
             log_offset += 1
 
 

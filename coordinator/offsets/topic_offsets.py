@@ -131,10 +131,7 @@ class TopicOffsets:
     def put(self, partition: int, committed: CommitFields) -> None:
         """Set the offset of `partition` to a `CommittedOffset`, or the plain tuple of its fields."""
         offset, epoch, metadata, commit_wall_ms, expire_wall_ms, topic_id, log_offset = committed
-        partitions = self._partitions
-        slot: int | None = partition
-        if not 0 <= partition < len(partitions) or partitions[partition] != partition:  # Saves a call.
-            slot = self._find(partition)
+        slot = self._find(partition)
         if slot is None:
             slot = bisect_left(self._partitions, partition)
             if not self._partitions:

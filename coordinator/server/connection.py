@@ -181,7 +181,7 @@ class Connection(AnsweringConnection):
             or self._write_blocked
             or self._sending
             or not self.is_open
-            or (field_values := waiting.match_whole(data)) is None
+            or (field_values := waiting.match(data, 0, len(data))) is None
             or not waiting.is_current()
         ):
             return False

@@ -77,12 +77,6 @@ class Prepared:
             return self.template.read(bytes(data[start + REST_AT : stop]))
         return () if data.startswith(self.rest, start + REST_AT) else None
 
-    def match_whole(self, data: bytes | bytearray) -> tuple[int, ...] | None:
-        """As `match`, of `data` that has nothing else in it."""
-        if len(data) != self.size_bytes or self.template is None or not data.startswith(self.head):
-            return None
-        return self.template.read(bytes(data[REST_AT:]))
-
     def has_same_bytes_at(self, data: bytes | bytearray, position: int) -> bool:
         """Whether `data` has the bytes of this whole request at `position`, whatever their correlation id."""
         return data.startswith(self.rest, position + REST_AT) and data.startswith(self.head, position)

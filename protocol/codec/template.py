@@ -33,11 +33,6 @@ class Template:
         self._blank = list(self._form.unpack(zeros))  # The numbers in it are those that were filled in last.
         self._fixed = tuple(self._blank[::2])
 
-    @property
-    def size_bytes(self) -> int:
-        """Length of the message, whatever the numbers."""
-        return self._form.size
-
     def read(self, data: bytes) -> tuple[int, ...] | None:
         """Return the numbers in `data`, of the message's length; None if any other byte is not the message's."""
         parts = self._form.unpack(data)
