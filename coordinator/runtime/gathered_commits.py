@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from coordinator.effects import PreparedCommitReceived, Records, Reply, new_tuple
+from coordinator.effects import PreparedCommitReceived, Records, Reply
 from coordinator.runtime.shard_kind import ShardCore
 from protocol.errors import ErrorCode
 from storage.log.durable_log import DurableLog
@@ -26,23 +26,10 @@ class PendingRequest(NamedTuple):
     api_version: int
 
 
-class GatheredCommit(NamedTuple):
-    """A current `PreparedCommit`, the offsets of this request, and whom to answer."""
-
-    commit: Any
-    offsets: Sequence[int]
-    reply_to: Any
-
-    @property
-    def pending(self) -> PendingRequest:
-        return PendingRequest(self.reply_to, self.commit.request, self.commit.api_version)
-
-
 class GatheringHost(Protocol):
     """What is needed of the runtime."""
 
     def now_ms(self) -> int: ...
-    def wall_ms(self) -> int: ...
     def on_dirty(self, runner: Any) -> None: ...
     def send_all(self, answers: Sequence[tuple[Any, Any, bool]]) -> None: ...
 
@@ -75,9 +62,9 @@ class GatheredCommits:
 
     def __init__(self, runner: GatheringRunner, host: GatheringHost, durable_log: DurableLog) -> None:
         self._runner, self._host, self._durable_log = runner, host, durable_log
-        self.waiting: list[GatheredCommit] = []
+        self.waiting: list[PreparedCommitReceived] = []
 
-    def add(self, commit: GatheredCommit) -> None:
+    def add(self, commit: PreparedCommitReceived) -> None:
         """Have a prepared commit handled at the end of the turn, or ahead of any other event of the shard.
 
         The caller has checked that it is current and that the shard may write. So it is until then, as only events
@@ -94,16 +81,15 @@ class GatheredCommits:
             return
         shard = runner.shard
         assert shard is not None, "what ends a shard's life has `fail` called"
-        now_ms, wall_ms = self._host.now_ms(), self._host.wall_ms()
+        now_ms = self._host.now_ms()
         answers: list[Reply] = []
         refused: list[int] = []
         try:
-            for index, (commit, offsets, reply_to) in enumerate(commits):
-                event = new_tuple(PreparedCommitReceived, (commit, offsets, reply_to, wall_ms))
+            for index, commit in enumerate(commits):
                 result = shard.handle(
-                    event, now_ms
+                    commit, now_ms
                 )  # It asks for records and one reply, and for nothing else.
-                if runner.append(result[0], wall_ms):
+                if runner.append(result[0], commit.wall_ms):
                     refused.append(index)
                 else:
                     answers += result[1]
@@ -112,7 +98,7 @@ class GatheredCommits:
             return
         self.waiting = []
         for index in reversed(refused):
-            runner.fail_one(commits.pop(index).pending, ErrorCode.RECORD_LIST_TOO_LARGE)
+            runner.fail_one(_pending(commits.pop(index)), ErrorCode.RECORD_LIST_TOO_LARGE)
         if answers:
             done = partial(_answer, runner.fail_one, self._host.send_all, commits, answers)
             self._durable_log.when_durable(runner.position, done, now_ms)
@@ -121,13 +107,18 @@ class GatheredCommits:
         """Answer all that wait with `error`: what would have stored them is no more."""
         commits, self.waiting = self.waiting, []
         for commit in commits:
-            self._runner.fail_one(commit.pending, error)
+            self._runner.fail_one(_pending(commit), error)
+
+
+def _pending(received: PreparedCommitReceived) -> PendingRequest:
+    commit = received.commit
+    return PendingRequest(received.reply_to, commit.request, commit.api_version)
 
 
 def _answer(
     fail_one: Callable[[PendingRequest, ErrorCode], None],
     send_all: Callable[[Sequence[tuple[Any, Any, bool]]], None],
-    commits: list[GatheredCommit],
+    commits: list[PreparedCommitReceived],
     answers: list[Reply],
     error: ErrorCode,
 ) -> None:
@@ -136,4 +127,4 @@ def _answer(
         send_all(answers)
         return
     for commit in commits:
-        fail_one(commit.pending, error)
+        fail_one(_pending(commit), error)

@@ -12,10 +12,9 @@ from itertools import chain
 from typing import Any, Final, Protocol
 
 from coordinator.data.transaction_verifier import TransactionVerifier
-from coordinator.effects import RequestContext, new_tuple
+from coordinator.effects import PreparedCommitReceived, RequestContext, new_tuple
 from coordinator.groups.classic.heartbeat import Heartbeat
 from coordinator.offsets.transactional_commit import TransactionalCommit, adds_partition, verification_answer
-from coordinator.runtime.gathered_commits import GatheredCommit
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.shard_states import ShardState
@@ -52,6 +51,10 @@ class GroupRuntime(Turns, Protocol):
     @property
     def now_ms(self) -> Callable[[], int]:
         """The monotonic clock."""
+
+    @property
+    def wall_ms(self) -> Callable[[], int]:
+        """The time of day."""
 
     def runner_for(self, group_id: str) -> GroupRunner:
         """The runner of the shard that owns `group_id`."""
@@ -136,7 +139,7 @@ class GroupApis:
 
         A prepared commit is current while the same shard, not loaded again, would store all of the partitions.
         """
-        runner = self._runtime.runner_for(request.group_id)
+        runner, wall_ms = self._runtime.runner_for(request.group_id), self._runtime.wall_ms
         shard = runner.shard
         commit = None if shard is None else shard.prepare_commit(request, version)
         template = None if commit is None else template_of_commit(request, version, frame)
@@ -146,7 +149,7 @@ class GroupApis:
             frame,
             lambda: runner.shard is shard and runner.may_write and commit.is_current(),
             lambda offsets, pending: runner.gathered.add(
-                new_tuple(GatheredCommit, (commit, offsets, pending))
+                new_tuple(PreparedCommitReceived, (commit, offsets, pending, wall_ms()))
             ),
             template=template,
         )
