@@ -35,7 +35,7 @@ from coordinator.runtime.loop import Runtime
 from coordinator.runtime.loop_turns import see_turns
 from coordinator.runtime.marker_sender import MarkerSender
 from coordinator.runtime.shard_runner import ShardRunner
-from coordinator.runtime.short_poll import ShortPoll, short_poll_of
+from coordinator.runtime.short_poll import short_poll_of
 from coordinator.runtime.snapshots import write_snapshots
 from coordinator.runtime.transaction_shards import transaction_shards
 from coordinator.runtime.transaction_verification import CoordinatorVerifier
@@ -165,7 +165,6 @@ class Daemon:
         self._turn = TurnShare(loop.call_soon)
         self.turn_watch = TurnWatch(settings.muster_turn_log_ms, self._turn.begin)
         self._stop_seeing_turns: Callable[[], None] | None = None
-        self._short_poll: ShortPoll | None = None
         self.runtime = Runtime(
             self._clock,
             self._flusher,
@@ -301,7 +300,7 @@ class Daemon:
         loop = asyncio.get_running_loop()
         self._stop_seeing_turns = see_turns(loop, self.turn_watch.turn_ended)
         if self._stop_seeing_turns is not None:
-            self._turn.poll = self._short_poll = short_poll_of(loop)
+            self._turn.poll = short_poll_of(loop)
         try:
             runners = self._runners()
             self._history = self._open_history()
@@ -344,9 +343,9 @@ class Daemon:
         """Answer parked requests, flush all appended records, close the connections, and stop all parts."""
         if self._stop_seeing_turns is not None:
             self._stop_seeing_turns()  # From here on nobody waits for a turn.
-        if self._short_poll is not None:
+        if (poll := self._turn.poll) is not None:
             self._turn.poll = None
-            self._short_poll.close()
+            poll.close()
         cpu_ms, wall_ms = self.turn_watch.longest
         log.info("the longest turn of the event loop", cpu_ms=round(cpu_ms, 1), wall_ms=round(wall_ms, 1))
         await self.server.stop_listening()

@@ -153,6 +153,8 @@ class FakePoll:
     def end(self) -> None:
         self.done.append("end")
 
+    def close(self) -> None: ...
+
     def go_on(self) -> None:
         self.done.append("go on")
 

@@ -56,6 +56,9 @@ class Poll(Protocol):
     def go_on(self) -> None:
         """Have it report again."""
 
+    def close(self) -> None:
+        """Leave the loop as it was; before it is closed."""
+
 
 class TurnShare:
     """The share of the turn that is under way, and the queue of what was put off. Event-loop thread only.

@@ -188,10 +188,7 @@ class Connection(AnsweringConnection):
         _, key, _, correlation_id = _HEAD.unpack_from(data)
         api = self._apis[key]
         pending = Pending(self, api, waiting.api_version, correlation_id, waiting.client_id, len(data) - 4)
-        self._order.add(pending)
-        self.last_request_ms = now_ms = self._clock.now_ms()
-        if now_ms >= self._host.accept_at_ms:
-            self._host.accept(now_ms)
+        self._enter(pending)
         if len(data) > UNCOUNTED_BYTES:
             self.call(waiting.run, field_values, pending)
         else:  # Like as many bytes received: at most one such request of each connection waits.
@@ -261,10 +258,7 @@ class Connection(AnsweringConnection):
             self.refuse(f"{api.name}: client id: {error}")
             return False
         pending = Pending(self, api, version, correlation_id, client_id, stop - start)
-        self._order.add(pending)
-        self.last_request_ms = now_ms = self._clock.now_ms()
-        if now_ms >= self._host.accept_at_ms:
-            self._host.accept(now_ms)
+        self._enter(pending)
         if (prepared := self._prepared.match(key, data, start - 4, stop)) is not None:
             self.call(*prepared, pending)
         elif api.min_version <= version <= api.max_version:
@@ -275,6 +269,13 @@ class Connection(AnsweringConnection):
             self.refuse(f"{api.name} v{version}; served are {api.min_version} to {api.max_version}")
             return False
         return True
+
+    def _enter(self, pending: Pending) -> None:
+        """Give a request its place in the order; accept connections first, if that is due."""
+        self._order.add(pending)
+        self.last_request_ms = now_ms = self._clock.now_ms()
+        if now_ms >= self._host.accept_at_ms:
+            self._host.accept(now_ms)
 
     def _decode(self, api: Api, pending: Pending, data: Frames, body: int, stop: int) -> None:
         """Decode the request in `data[body:stop]` and call its handler; close the connection if that fails."""

@@ -136,9 +136,7 @@ class MemoryPool:
     def release(self, size_bytes: int) -> None:
         """Stop counting a request of `size_bytes`, which has its answer."""
         self._request_bytes -= size_bytes
-        self.used_bytes -= size_bytes  # As `_free`, without its calls: each commit comes here.
-        if self._waiting[False] or self._waiting[True]:
-            self._admit_waiting()
+        self._free(size_bytes)
 
     def _free(self, size_bytes: int) -> None:
         self.used_bytes -= size_bytes

@@ -106,15 +106,13 @@ class Pending:
         the connection.
         """
         assert self.chunks is None, f"{self.api.name} was answered twice"
-        if self.held_bytes:
-            self.release_memory()
-        connection = self.connection
-        if not connection.is_open:
+        self.release_memory()
+        if not self.connection.is_open:
             return
         if isinstance(response, EncodedResponse):
             frame = response.frame(self.correlation_id)
             self.chunks = (frame,)
-            connection.on_framed(self, frame)
+            self.connection.on_framed(self, frame)
             return
         try:
             self.chunks = response_frame(self.correlation_id, response, self.api_version)

@@ -61,10 +61,9 @@ class Prepared:
         """
         self.head, self.rest = frame[:HEAD_BYTES], frame[REST_AT:]
         self.size_bytes = len(frame)
-        self.api_version, self.client_id = (
-            0,
-            "",
-        )  # Of the request that was decoded; `maybe_prepare` knows them.
+        # Of the request that was decoded; `maybe_prepare` knows them.
+        self.api_version = 0
+        self.client_id = ""
         self.is_current, self.run = is_current, run
         self.template, self.is_immediate = template, answer is not None
         self.answer = answer or _answer_nothing
