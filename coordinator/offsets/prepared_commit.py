@@ -131,7 +131,7 @@ def prepare_commit(
     """Return the prepared commit of `request`, or None where preparing it does not pay.
 
     That is where some partition is refused whatever the group's state, where many partitions
-    are stored as a run, and where an old client asks for a retention of its own.
+    are stored as a run, where there are none, and where an old client asks for a retention of its own.
     """
     if request.retention_time_ms != DEFAULT_RETENTION:
         return None
@@ -142,7 +142,7 @@ def prepare_commit(
         if not isinstance(stored, CoordinatorRecord):
             return None
         rows.append(_row(stored))
-    if len(rows) != sum(len(topic.partitions) for topic in request.topics):
+    if not rows or len(rows) != sum(len(topic.partitions) for topic in request.topics):
         return None
     return PreparedCommit(shard, request, api_version, rows, answers.response())
 

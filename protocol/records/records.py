@@ -108,9 +108,9 @@ def encode_batch(
     bits are added. `Record.offset` is not looked at. Raises ValueError where there are no records: Kafka has no
     such batch.
     """
-    if not records:
-        raise ValueError("a batch holds at least one record")
     count = sum([record.count for record in records])
+    if not count:
+        raise ValueError("a batch holds at least one record")
     base_ms = records[0].timestamp_ms
     max_ms = max([record.timestamp_ms for record in records])
     payload = b"".join(encode_records(records, base_ms))

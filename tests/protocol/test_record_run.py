@@ -40,3 +40,9 @@ def test_a_run_behind_so_many_records_is_what_its_records_are(before: int, count
 
 def test_its_size_is_that_of_keys_and_values() -> None:
     assert run_of(10).size_bytes == sum(record.size_bytes for record in records_of(10))
+
+
+def test_a_batch_of_runs_without_records_is_refused() -> None:
+    """Kafka has no batch without a record, and no log could be read that has one."""
+    with pytest.raises(ValueError, match="at least one record"):
+        encode_batch([run_of(0)])

@@ -301,6 +301,73 @@ def test_a_prepared_one_that_no_batch_can_hold_is_refused() -> None:
     assert error_of(peers[0].asked[-1]) == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def test_several_refused_in_one_turn_are_answered_once_each() -> None:
+    peer = Peer(True, max_batch_bytes=300)
+    peer.send_and_flush(commit(1, count=1, note="", group_id="g"), 8)
+    for number in range(2):
+        peer.send_and_flush(commit(number, 8, number, 4, "long" * 20, group_id="g"), 8)
+    refused = [peer.send(commit(number, 8, number, 4, "long" * 20, group_id="g"), 8) for number in range(3)]
+    peer.world.end_turn()
+    assert peer.prepared >= 3
+    assert [error_of(each) for each in refused] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 3
+
+
+def test_a_disk_that_fails_answers_every_commit_of_a_turn_once() -> None:
+    peer = taught()
+    waiting = [peer.send(commit(offset, group_id="g"), 8) for offset in (7, 8, 9)]
+    peer.world.end_turn()
+    peer.world.end_flush(BROKEN)
+    assert [error_of(each) for each in waiting] == [ErrorCode.NOT_COORDINATOR] * 3
+
+
+def test_one_that_was_refused_is_not_answered_again_when_the_disk_fails() -> None:
+    peer = Peer(True, max_batch_bytes=400)
+    for number in range(2):
+        peer.send_and_flush(commit(number, 8, number, 1, "", group_id="g"), 8)
+    small, peer._requests = peer._requests, PreparedRequests()
+    for number in range(2):
+        peer.send_and_flush(commit(number, 8, number, 4, "long" * 30, group_id="g"), 8)
+    refused = peer.send(commit(7, 8, 7, 4, "long" * 30, group_id="g"), 8)
+    peer._requests = small
+    stored = peer.send(commit(8, 8, 8, 1, "", group_id="g"), 8)
+    assert peer.prepared == 2
+    peer.world.end_turn()
+    assert (error_of(refused), stored.frames) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
+    peer.world.end_flush(BROKEN)
+    assert (error_of(refused), error_of(stored)) == (
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.NOT_COORDINATOR,
+    )
+
+
+def test_commits_of_one_turn_have_the_times_at_which_they_came() -> None:
+    """They share a batch: each record has its own distance from the first."""
+    peers = pair()
+    for peer in peers:
+        for number in range(2):
+            peer.send_and_flush(commit(number, group_id="g"), 8)
+        for offset in (7, 8, 9):
+            peer.world.wall += 300
+            peer.send(commit(offset, group_id="g"), 8)
+    assert peers[0].prepared == 3
+    both(peers, Peer.flush)
+    both(peers, Peer.load)
+
+
+@pytest.mark.parametrize("topics", [[], [OffsetCommitRequestTopic(name="orders", partitions=[])]])
+def test_a_commit_of_no_partitions_writes_nothing(topics: list[OffsetCommitRequestTopic]) -> None:
+    """Prepared, it was a batch without a record, which no start could read."""
+    peers = pair()
+    both(peers, Peer.send_and_flush, commit(1, group_id="g"), 8)
+    stored = list(peers[0].world.log.stored)
+    for number in range(4):
+        frame = encode_request(OffsetCommitRequest(group_id="g", topics=topics), 8, number, CLIENT_ID)
+        both(peers, Peer.send_and_flush, frame, 8)
+    assert peers[0].prepared == 0
+    assert peers[0].world.log.stored == stored
+    both(peers, Peer.load)
+
+
 def test_a_stop_in_the_turn_of_a_commit_answers_it_when_it_is_durable() -> None:
     peer = taught()
     framed = peer.send(commit(7, group_id="g"), 8)
