@@ -99,6 +99,19 @@ def test_the_timer_of_an_id_becomes_that_of_its_member(driver: Driver) -> None:
     assert driver.group().members[consumer.member_id].session_timer_ms == handed_out_ms
 
 
+@pytest.mark.parametrize("session_ms", [4 * NEW_MEMBER_JOIN_TIMEOUT_MS, SESSION_MS])
+def test_a_member_of_an_id_that_was_long_unused_has_a_timer_in_time(driver: Driver, session_ms: int) -> None:
+    """The id's timer was armed again after five minutes; the member knows for when."""
+    consumer = Consumer(driver, session_ms=4 * NEW_MEMBER_JOIN_TIMEOUT_MS)
+    consumer.member_id = driver.replies.pop(consumer.send_join()).member_id
+    driver.advance(NEW_MEMBER_JOIN_TIMEOUT_MS + 1_000)
+    consumer.session_ms = session_ms
+    consumer.send_join()
+    member = driver.group().members[consumer.member_id]
+    armed_ms = driver.timers[SessionTimer("g", consumer.member_id)]
+    assert member.session_timer_ms == armed_ms <= member.session_deadline_ms
+
+
 def test_3_5_an_id_not_yet_used_holds_up_the_join_phase(driver: Driver) -> None:
     first, second = Consumer(driver, "a"), Consumer(driver, "b")
     form_group(driver, first)

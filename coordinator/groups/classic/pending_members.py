@@ -2,7 +2,7 @@
 
 A client without a member id gets one and must join again with it, so that a client that gave up leaves no
 member behind. Until then the join phase waits for the id, which counts for nothing else (3.5, 3.32). Its timer is
-the session timer of the member that it becomes, and is armed no later than a newcomer's session would end.
+the session timer of the member that it becomes, so it is first armed no later than a newcomer's session would end.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def on_pending_member_timer(group: Group, member_id: str, at: Moment, effects: E
     """Remove an id that was not used in time; a later join with it gets UNKNOWN_MEMBER_ID (3.4)."""
     deadline_ms = group.pending_members[member_id].deadline_ms
     if at.now_ms < deadline_ms:
+        group.pending_members[member_id] = PendingMember(deadline_ms, timer_ms=deadline_ms)
         effects.set_timer(SessionTimer(group.group_id, member_id), deadline_ms)
         return
     del group.pending_members[member_id]
