@@ -135,11 +135,11 @@ class Pending:
     def _on_framed(self, framed: Future[Sequence[Buffer]]) -> None:
         if framed.cancelled() or not self.connection.is_open:  # Cancelled when the daemon stops.
             return
-        try:
-            self.chunks = framed.result()
-        except EncodeError as error:
+        error = framed.exception()
+        if isinstance(error, EncodeError):  # Not raised: it would make a cycle with this frame.
             self.drop(str(error))
         else:
+            self.chunks = framed.result()
             self.connection.on_answered(self)
 
     def no_reply(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from storage.flusher import Post
 
@@ -42,6 +42,7 @@ class ThreadWorkers:
     def _deliver(self, done: Callable[[Future[T]], None], finished: Future[T]) -> None:
         try:
             done(finished)
+            _forget_frames(finished)
         finally:
             self._left -= 1
             if not self._left:
@@ -54,3 +55,12 @@ class ThreadWorkers:
     def close(self) -> None:
         """Wait until the submitted work is done; outcomes are still delivered through `post`."""
         self._threads.shutdown()
+
+
+def _forget_frames(finished: Future[Any]) -> None:
+    """Take the traceback off an error that was delivered: raised in `done`, it has a frame that has the future.
+
+    Such a cycle would keep what the work was about, which may be a request of many megabytes.
+    """
+    if not finished.cancelled() and (error := finished.exception()) is not None:
+        error.__traceback__ = None

@@ -9,15 +9,21 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from socket import create_connection
+from struct import pack
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
 import uvloop
 
 from coordinator.server.connection import Connection
+from coordinator.server.decoding import ASIDE_FROM_BYTES
+from coordinator.server.pending import Pending
 from harness.daemon_thread import DEADLINE_S, Daemon
 from harness.doubles.faulty_files import FaultyFiles
 from harness.processes import wait_until
@@ -25,7 +31,7 @@ from harness.wire import WireClient
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.list_groups import ListGroupsRequest
 from tests.server.asking import GROUP, TOPIC, commit, fetch, make_topic, produce
@@ -107,11 +113,23 @@ def topic(bootstrap: str) -> None:
         assert client.ask(gone, 6).responses[0].error_code == 0
 
 
+def refused(bootstrap: str) -> None:
+    """A request so large that a thread decodes it, and it does not decode."""
+    host, port = bootstrap.split(":")
+    header = pack(">hhihc", 15, 4, 1, 1, b"c")  # DescribeGroups, by a client "c".
+    group = pack(">h", 30_000) + bytes(30_000)
+    body = pack(">i", 20) + group * 10  # The other ten are missing.
+    assert len(body) > ASIDE_FROM_BYTES
+    with create_connection((host, int(port)), DEADLINE_S) as client:
+        client.sendall(pack(">i", len(header) + len(body)) + header + body)
+        assert client.recv(1) == b"", "the connection is closed"
+
+
 def no_connection_is_open() -> bool:
     return not any(isinstance(each, Connection) and each.is_open for each in gc.get_objects())
 
 
-@pytest.mark.parametrize("life", [member, data, transaction, topic])
+@pytest.mark.parametrize("life", [member, data, transaction, topic, refused])
 def test_nothing_that_has_gone_waits_for_a_collection(tmp_path: Path, life: Callable[[str], None]) -> None:
     settings = {"group_initial_rebalance_delay_ms": 20}
     with Daemon(tmp_path, FaultyFiles(tmp_path), uvloop.new_event_loop, **settings) as daemon:
@@ -123,3 +141,34 @@ def test_nothing_that_has_gone_waits_for_a_collection(tmp_path: Path, life: Call
                 life(daemon.bootstrap)
             wait_until(no_connection_is_open, "the connections to be closed", DEADLINE_S)
         assert dict(ours(found)) == {}
+
+
+class Channel:
+    """A connection that is open, and closes where it is asked to."""
+
+    client_host, listener_name, is_open = "/127.0.0.1", "PLAINTEXT", True
+
+    def refuse(self, reason: str) -> None:
+        self.is_open = False
+
+
+def on_a_thread(work: Callable[[], Any], done: Callable[[Future[Any]], None]) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        made = threads.submit(work)
+    done(made)
+
+
+def an_answer_too_long() -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[DescribedGroup(group_id="g" * 40_000)])
+
+
+def test_an_answer_that_a_thread_cannot_encode_goes_at_once() -> None:
+    channel = Channel()
+    with garbage_kept() as found:
+        pending = Pending(
+            cast(Any, channel), SimpleNamespace(name="DescribeGroups", pipelines=False), 0, 1, "c"
+        )
+        pending.reply_aside(an_answer_too_long, on_a_thread)
+        del pending
+    assert not channel.is_open
+    assert dict(ours(found)) == {}
