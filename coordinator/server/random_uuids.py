@@ -35,5 +35,10 @@ class RandomUuids:
         variant = _VARIANTS[taken[16]]
         return f"{taken[:8]}-{taken[8:12]}-4{taken[13:16]}-{variant}{taken[17:20]}-{taken[20:]}"
 
+    def forget(self) -> None:
+        """Take other randomness for the next ones: a process that was forked must not make those of its parent."""
+        self._digits, self._position = "", 0
+
 
 random_uuid: Final = RandomUuids()
+os.register_at_fork(after_in_child=random_uuid.forget)

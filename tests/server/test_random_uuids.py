@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from random import Random
 from uuid import RFC_4122, UUID
 
@@ -36,3 +38,13 @@ def test_the_daemons_own_are_random() -> None:
     one, other = UUID(random_uuid()), UUID(random_uuid())
     assert one != other
     assert (one.version, one.variant) == (4, RFC_4122)
+
+
+def test_a_process_that_was_forked_makes_others() -> None:
+    script = (
+        "import os; from coordinator.server.random_uuids import random_uuid; random_uuid(); "
+        "child = os.fork(); os.write(1, random_uuid().encode() + b'\\n'); child and os.waitpid(child, 0)"
+    )
+    printed = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    one, other = printed.stdout.split()
+    assert one != other
