@@ -7,6 +7,7 @@ import pytest
 from coordinator.server.api_table import api_table
 from coordinator.server.connection import Connection
 from coordinator.server.memory_pool import UNCOUNTED_BYTES
+from coordinator.server.order import MAX_UNANSWERED_BYTES
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepared, template_of_commit
 from protocol.framing import EncodedResponse, encode_request
@@ -17,7 +18,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from tests.server.test_connection import JOINED, LISTENER, FakeServer, FakeTransport, join
+from tests.server.test_connection import JOINED, LISTENER, FakeServer, FakeTransport, FullTransport, join
 
 VERSION = 8
 ANSWER = EncodedResponse(OffsetCommitResponse(), VERSION)
@@ -113,6 +114,51 @@ def test_it_waits_while_the_peer_does_not_read() -> None:
     client.connection.pause_writing()
     client.send(2)
     assert client.seen == ([0, 1], [])
+
+
+def test_it_waits_while_an_answer_is_being_read_from_a_file() -> None:
+    client = Commits()
+    client.connection._sending = [b"a piece"]
+    client.send(2)
+    assert client.seen == ([0, 1], [])
+
+
+def test_none_is_started_on_a_connection_that_was_closed() -> None:
+    client = Commits()
+    client.connection.close()
+    client.send(2)
+    assert client.seen == ([0, 1], [])
+
+
+def test_a_client_that_only_commits_is_not_idle() -> None:
+    client = Commits()
+    client.connection.last_request_ms = 0
+    client.send(2)
+    assert client.connection.last_request_ms > 0
+
+
+def test_its_answer_frees_its_place_among_the_unanswered_bytes() -> None:
+    """Requests that pipeline may have so many bytes unanswered; an answer that left has none."""
+    client = Commits("x" * UNCOUNTED_BYTES)
+    for number in range(2, 4 + MAX_UNANSWERED_BYTES // UNCOUNTED_BYTES):
+        client.send(number)
+        client.waiting[-1].reply(ANSWER)
+    client.send(number + 1)
+    client.send(number + 2)
+    assert client.seen[1][-2:] == [number + 1, number + 2], "the second one starts behind the first"
+
+
+def test_an_answer_that_the_peer_does_not_read_is_counted() -> None:
+    client = Commits()
+    full = FullTransport(client.connection)
+    client.connection._write = full.write
+    client.connection.pause_writing()
+    counted: list[object] = []
+    client.server.slow_readers.add = counted.append  # type: ignore[assignment]  # What is counted is not looked at.
+    client.connection._write_blocked = False
+    client.send(2)
+    client.waiting[0].reply(ANSWER)
+    assert len(counted) == 1
 
 
 def test_one_that_is_not_current_is_decoded() -> None:
