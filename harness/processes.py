@@ -26,6 +26,7 @@ HOST = "127.0.0.1"
 # connection while a killed server is down, and a client that reconnects may even connect to itself there.
 PORT_RANGE = range(20_000, 32_000)
 POLL_INTERVAL_S = 0.02
+READY_INTERVAL_S = 0.004  # Starts of a quarter of a second are measured.
 LOG_TAIL_BYTES = 6_000  # Enough for a stack trace, little enough to read in a test report.
 
 T = TypeVar("T")
@@ -49,6 +50,7 @@ def wait_until(
     what: str,
     deadline_s: float,
     give_up: Callable[[], str | None] = lambda: None,
+    interval_s: float = POLL_INTERVAL_S,
 ) -> T:
     """Return the first truthy value of `condition`, polled until `deadline_s` seconds have passed.
 
@@ -63,7 +65,7 @@ def wait_until(
             raise RuntimeError(f"{what}: {reason}")
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not within {deadline_s} s, last seen: {value!r}")
-        time.sleep(POLL_INTERVAL_S)
+        time.sleep(interval_s)
 
 
 def answers_api_versions(host: str, port: int) -> bool:
@@ -145,7 +147,9 @@ class ServerProcess(ABC):
                 start_new_session=True,
             )
         try:
-            wait_until(self._is_ready, f"{self} ready", self.start_timeout_s, give_up=self._exit_reason)
+            wait_until(
+                self._is_ready, f"{self} ready", self.start_timeout_s, self._exit_reason, READY_INTERVAL_S
+            )
         except Exception as error:  # Raised again, with what the process wrote.
             self.kill()
             raise RuntimeError(f"{error}\n{self.log_tail()}") from error

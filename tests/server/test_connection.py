@@ -42,6 +42,7 @@ class FakeTransport(asyncio.Transport):
         self.writes = 0
         self._is_reading = True
         self.is_closed = False
+        self.unread_bytes = 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
@@ -59,7 +60,7 @@ class FakeTransport(asyncio.Transport):
         self._is_reading = True
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.unread_bytes
 
     def close(self) -> None:
         self.is_closed = True

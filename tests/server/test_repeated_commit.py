@@ -8,6 +8,7 @@ from coordinator.server.api_table import api_table
 from coordinator.server.connection import Connection
 from coordinator.server.memory_pool import UNCOUNTED_BYTES
 from coordinator.server.order import MAX_UNANSWERED_BYTES
+from coordinator.server.outgoing import UNREAD_BYTES
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepared, template_of_commit
 from protocol.framing import EncodedResponse, encode_request
@@ -149,16 +150,19 @@ def test_its_answer_frees_its_place_among_the_unanswered_bytes() -> None:
 
 
 def test_an_answer_that_the_peer_does_not_read_is_counted() -> None:
-    client = Commits()
+    """What all such peers hold is bounded: the one that has waited longest is cut off."""
+    client, longest = Commits(), FakeTransport()
+    longest.unread_bytes = UNREAD_BYTES
+    client.server.slow_readers.add(longest)
     full = FullTransport(client.connection)
     client.connection._write = full.write
     client.connection.pause_writing()
-    counted: list[object] = []
-    client.server.slow_readers.add = counted.append  # type: ignore[assignment]  # What is counted is not looked at.
     client.connection._write_blocked = False
     client.send(2)
+    assert not longest.is_closed
+    client.transport.unread_bytes = UNREAD_BYTES
     client.waiting[0].reply(ANSWER)
-    assert len(counted) == 1
+    assert longest.is_closed
 
 
 def test_one_that_is_not_current_is_decoded() -> None:
