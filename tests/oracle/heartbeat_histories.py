@@ -1,0 +1,228 @@
+"""Histories of one consumer group, as Histories.java plays them with Kafka's own group manager, played with ours.
+
+Each line is a step as JSON: a topic that is made or grows, the clock, a timer that fired, or a heartbeat; the last two with
+the records that were written and what was answered. What has no order in Kafka is sorted on both sides: the topics and partitions
+of answers and of what members have.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from coordinator.effects import CoordinatorRecord, Effects, Moment, RequestContext
+from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
+from coordinator.groups.consumer.leave import on_revocation_timer, on_session_timer
+from coordinator.groups.consumer.metadata_hash import TopicImage
+from coordinator.groups.consumer.record_schemas import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from coordinator.groups.consumer.replay import replay_record
+from coordinator.groups.consumer.shard_groups import ConsumerGroups, ConsumerGroupSettings
+from coordinator.groups.consumer.timers import MemberSessionTimer, RevocationTimer
+from protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
+
+GROUP = "g"
+VERSION = 1
+CLIENT_ID, CLIENT_HOST = "cid", "localhost/127.0.0.1"  # What the driver of Kafka's class says.
+TYPES = {
+    ConsumerGroupMetadataKey: 3,
+    ConsumerGroupPartitionMetadataKey: 4,
+    ConsumerGroupMemberMetadataKey: 5,
+    ConsumerGroupTargetAssignmentMetadataKey: 6,
+    ConsumerGroupTargetAssignmentMemberKey: 7,
+    ConsumerGroupCurrentMemberAssignmentKey: 8,
+    ConsumerGroupRegularExpressionKey: 16,
+}
+TIMERS = {"session-timeout": MemberSessionTimer, "rebalance-timeout": RevocationTimer}
+LEFT_OUT_WHEN_ZERO = {"metadataHash", "assignmentTimestamp"}  # Tagged fields with their defaults.
+
+
+class Topics:
+    """The topics of one history."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, TopicImage] = {}
+
+    def image(self, name: str) -> TopicImage | None:
+        return self.by_name.get(name)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return next((each.name for each in self.by_name.values() if each.topic_id == topic_id), None)
+
+
+class Player:
+    """Plays the lines of one history; `mismatch` says where ours went another way."""
+
+    def __init__(self, head: dict[str, Any]) -> None:
+        self.seed = head["history"]
+        self.topics = Topics()
+        settings = ConsumerGroupSettings(assignment_interval_ms=head["interval"], max_size=head["maxSize"])
+        self.shard = ConsumerGroups(settings, self.topics)
+        self.now_ms = 1_000_000
+        self.timers: dict[Any, int] = {}
+
+    def play(self, line: dict[str, Any]) -> None:
+        """Raises AssertionError where ours answers or writes something else."""
+        if "topic" in line:
+            self._change_topic(line)
+        elif "now" in line:
+            self._move_to(line["now"])
+        elif "timer" in line:
+            self._fire(line)
+        else:
+            self._send(line)
+
+    def _change_topic(self, line: dict[str, Any]) -> None:
+        name = line["topic"]
+        self.topics.by_name[name] = TopicImage(name, uuid_of(line["id"]), [()] * line["partitions"])
+        group = self.shard.groups.get(GROUP)
+        if group is not None and name in group.subscriptions.topics():
+            self.shard.soft(GROUP).refresh_at_ms = None
+
+    def _move_to(self, now_ms: int) -> None:
+        """Timers of ours that are due before may only be armed again: Kafka's are set anew with each heartbeat."""
+        while due := [key for key, deadline_ms in self.timers.items() if deadline_ms < now_ms]:
+            key = min(due, key=lambda each: self.timers[each])
+            self.now_ms = self.timers.pop(key)
+            assert self._on_timer(key).records == [], f"{key} fired, and Kafka's did not"
+        self.now_ms = now_ms
+
+    def _fire(self, line: dict[str, Any]) -> None:
+        kind = next(each for each in TIMERS if line["timer"].startswith(each))
+        key = TIMERS[kind](GROUP, line["timer"].removeprefix(f"{kind}-{GROUP}-"))
+        assert self.timers.pop(key, None) == self.now_ms, f"{key} is not due"
+        self._compare_records(line.get("records", []), self._on_timer(key))
+
+    def _on_timer(self, key: Any) -> Effects:
+        effects = Effects()
+        handle: Any = on_session_timer if isinstance(key, MemberSessionTimer) else on_revocation_timer
+        handle(self.shard, key, Moment(self.now_ms, self.now_ms), effects)
+        self._carry_out(effects)
+        return effects
+
+    def _send(self, line: dict[str, Any]) -> None:
+        effects = Effects()
+        context = RequestContext(object(), VERSION, CLIENT_ID, CLIENT_HOST)
+        moment = Moment(self.now_ms, self.now_ms)
+        consumer_group_heartbeat(self.shard, request_of(line["request"]), context, moment, effects)
+        (reply,) = effects.replies
+        answer = (reply.response.error_code, reply.response.error_message)
+        assert answer == (line.get("error", 0), line.get("message")), "another answer"
+        if "response" in line:
+            assert normal(as_json(reply.response)) == normal(line["response"]), "another answer"
+        self._compare_records(line.get("records", []), effects)
+        self._carry_out(effects)
+
+    def _carry_out(self, effects: Effects) -> None:
+        for record in effects.records:
+            assert isinstance(record, CoordinatorRecord)
+            replay_record(self.shard.groups, record.key, record.value)
+        for key, deadline_ms in effects.timers:
+            if deadline_ms is None:
+                self.timers.pop(key, None)
+            else:
+                self.timers[key] = deadline_ms
+        effects.timers.clear()
+
+    @staticmethod
+    def _compare_records(theirs: list[dict[str, Any]], effects: Effects) -> None:
+        ours = [
+            {"type": TYPES[type(each.key)], "key": as_json(each.key), "value": as_json(each.value)}
+            for each in effects.records
+            if isinstance(each, CoordinatorRecord)
+        ]
+        assert [normal(each) for each in ours] == [normal(each) for each in theirs], "other records"
+
+
+def played(lines: Iterable[str]) -> Iterator[int]:
+    """Play histories, and yield the seed of each that came out equal. Raises AssertionError at the first other one."""
+    player = None
+    for number, text in enumerate(lines):
+        line = json.loads(text)
+        if "history" in line:
+            if player is not None:
+                yield player.seed
+            player = Player(line)
+            continue
+        assert player is not None
+        try:
+            player.play(line)
+        except AssertionError as other:
+            raise AssertionError(f"history {player.seed}, line {number}: {other}\n{text}") from other
+    if player is not None:
+        yield player.seed
+
+
+def request_of(said: dict[str, Any]) -> ConsumerGroupHeartbeatRequest:
+    """Return the request that Kafka's JSON describes."""
+    owned = said["topicPartitions"]
+    return ConsumerGroupHeartbeatRequest(
+        group_id=said["groupId"],
+        member_id=said["memberId"],
+        member_epoch=said["memberEpoch"],
+        instance_id=said["instanceId"],
+        rack_id=said["rackId"],
+        rebalance_timeout_ms=said["rebalanceTimeoutMs"],
+        subscribed_topic_names=said["subscribedTopicNames"],
+        subscribed_topic_regex=said["subscribedTopicRegex"],
+        server_assignor=said["serverAssignor"],
+        topic_partitions=None
+        if owned is None
+        else [
+            ConsumerGroupHeartbeatTopicPartitions(topic_id=uuid_of(each["topicId"]), partitions=each["partitions"])
+            for each in owned
+        ],
+    )
+
+
+def uuid_of(text: str) -> bytes:
+    """The 16 bytes of a UUID in Kafka's form."""
+    return urlsafe_b64decode(text + "==")
+
+
+def as_json(value: Any) -> Any:
+    """A message or record as Kafka's JSON has it."""
+    if is_dataclass(value):
+        return {camel_case(each.name): as_json(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, list | tuple):
+        return [as_json(each) for each in value]
+    if isinstance(value, bytes):
+        return urlsafe_b64encode(value).decode().rstrip("=")
+    return value
+
+
+def camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(each.capitalize() for each in rest)
+
+
+def normal(value: Any) -> Any:
+    """The same without what is null or left out by default, and with what has no order sorted."""
+    if isinstance(value, list):
+        values = [normal(each) for each in value]
+        is_by_topic = bool(values) and isinstance(values[0], dict) and "topicId" in values[0]
+        return sorted(values, key=lambda each: str(each["topicId"])) if is_by_topic else values
+    if not isinstance(value, dict):
+        return value
+    kept = {
+        name: normal(each)
+        for name, each in value.items()
+        if each is not None and not (name in LEFT_OUT_WHEN_ZERO and each == 0)
+    }
+    if "topicId" in kept:
+        epochs = kept.pop("assignmentEpochs", None) or [None] * len(kept["partitions"])
+        kept["partitions"] = sorted(zip(kept["partitions"], epochs, strict=True), key=lambda pair: pair[0])
+    return kept
