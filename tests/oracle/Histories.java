@@ -42,6 +42,7 @@ public class Histories {
     private final Map<String, Long> deadlines = new HashMap<>();
     private final Map<String, TimeoutOperation<CoordinatorRecord>> armed = new HashMap<>();
     private final List<Client> clients = new ArrayList<>();
+    private final boolean withRegex;
 
     /** A member as its client sees it: what it was told, and how it behaves. */
     private static final class Client {
@@ -49,6 +50,7 @@ public class Histories {
         String instanceId;
         int epoch = 0;
         List<String> names = new ArrayList<>();
+        String regex = null;
         Map<Uuid, List<Integer>> owned = new TreeMap<>();
         boolean left = false;
     }
@@ -58,6 +60,7 @@ public class Histories {
         this.maxPartitions = maxPartitions;
         Oracle.now = 1_000_000L;
         String interval = random.nextInt(3) == 0 ? "1000" : "0";
+        withRegex = random.nextInt(2) == 0;
         String maxSize = random.nextInt(6) == 0 ? "3" : "1000";
         oracle = new Oracle(image, "group.consumer.assignment.interval.ms", interval, "group.consumer.max.size", maxSize);
         ObjectNode line = JSON.createObjectNode();
@@ -74,6 +77,7 @@ public class Histories {
             if (choice < 3) addTopic();
             else if (choice < 6) growTopic();
             else if (choice < 20) advance();
+            else if (choice < 26 && !oracle.tasks.isEmpty()) resolve();
             else if (choice < 36 || clients.isEmpty()) join();
             else heartbeat(clients.get(random.nextInt(clients.size())));
         }
@@ -105,6 +109,18 @@ public class Histories {
         }, image);
         ObjectNode line = JSON.createObjectNode();
         line.put("topic", topic.n).put("id", topic.id.toString()).put("partitions", topic.p);
+        line.put("version", image.v).put("isNew", created);
+        System.out.println(line);
+    }
+
+    /** The run that resolves the group's regular expressions comes to its end. */
+    private void resolve() {
+        Runnable task = oracle.tasks.remove(0);
+        quietly(task);
+        ObjectNode line = JSON.createObjectNode();
+        line.put("resolved", image.v);
+        line.set("records", told(oracle.async));
+        noteTimers();
         System.out.println(line);
     }
 
@@ -167,6 +183,11 @@ public class Histories {
         return random.nextInt(20) == 0 ? new ArrayList<>() : names;
     }
 
+    private String someRegex() {
+        String[] all = {"topic.*", "topic[0-3]", "topic(1|5)", "topic7", "x", "topic[45]", ".*"};
+        return random.nextInt(12) == 0 ? "" : random.nextInt(25) == 0 ? "topic[" : all[random.nextInt(all.length)];
+    }
+
     private ConsumerGroupHeartbeatRequestData request(Client client, int epoch) {
         return new ConsumerGroupHeartbeatRequestData()
             .setGroupId(GROUP).setMemberId(client.memberId).setMemberEpoch(epoch).setInstanceId(client.instanceId);
@@ -177,6 +198,11 @@ public class Histories {
         client.memberId = new Uuid(random.nextLong(), random.nextLong()).toString();
         if (random.nextInt(4) == 0) client.instanceId = "i" + random.nextInt(3);
         client.names = clients.isEmpty() || random.nextInt(2) == 0 ? someNames() : clients.get(0).names;
+        if (client.names == null) client.names = someNames();
+        if (withRegex && random.nextInt(2) == 0) {
+            client.regex = random.nextInt(3) == 0 ? someRegex() : "topic[0-3]";
+            if (random.nextInt(3) > 0) client.names = null;
+        }
         if (clients.size() < 8) clients.add(client);
         rejoin(client);
     }
@@ -185,7 +211,8 @@ public class Histories {
         client.owned.clear();
         ConsumerGroupHeartbeatRequestData request = request(client, 0)
             .setRebalanceTimeoutMs(5_000 + random.nextInt(3) * 1_000)
-            .setSubscribedTopicNames(new ArrayList<>(client.names))
+            .setSubscribedTopicNames(client.names == null ? null : new ArrayList<>(client.names))
+            .setSubscribedTopicRegex(client.regex)
             .setTopicPartitions(List.of());
         if (random.nextInt(4) == 0) request.setServerAssignor(random.nextInt(2) == 0 ? "uniform" : "range");
         if (random.nextInt(6) == 0) request.setRackId("r" + random.nextInt(2));
@@ -208,8 +235,12 @@ public class Histories {
         } else if (choice == 1) {
             client.names = someNames();
             send(client, owning(client, request(client, client.epoch)).setSubscribedTopicNames(new ArrayList<>(client.names)));
+        } else if (choice == 4 && withRegex) {
+            client.regex = someRegex();
+            send(client, owning(client, request(client, client.epoch)).setSubscribedTopicRegex(client.regex));
         } else if (choice == 2) {
-            send(client, request(client, client.epoch + random.nextInt(3) - 1));
+            int epoch = client.epoch + random.nextInt(3) - 1;
+            send(client, request(client, epoch == 0 ? 2 : epoch));  // 0 would be a join, which says more.
         } else if (choice == 3) {
             rejoin(client);
         } else if (choice < 9) {
@@ -257,6 +288,11 @@ public class Histories {
     }
 
     private ArrayNode written(List<CoordinatorRecord> records) {
+        quietly(() -> oracle.apply("", records, true));
+        return told(records);
+    }
+
+    private ArrayNode told(List<CoordinatorRecord> records) {
         ArrayNode lines = JSON.createArrayNode();
         for (CoordinatorRecord record : records) {
             ObjectNode line = lines.addObject();
@@ -266,14 +302,14 @@ public class Histories {
             else line.set("value", CoordinatorRecordJsonConverters.writeRecordValueAsJson(
                 record.value().message(), record.value().version()));
         }
-        replay(records);
         return lines;
     }
 
-    private void replay(List<CoordinatorRecord> records) {
+    /** Do what prints for people, without that. */
+    private void quietly(Runnable action) {
         var out = System.out;
         System.setOut(new java.io.PrintStream(java.io.OutputStream.nullOutputStream()));
-        oracle.apply("", records, true);
+        action.run();
         System.setOut(out);
     }
 

@@ -14,6 +14,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from coordinator.effects import CoordinatorRecord, Effects, Moment, RequestContext
+from coordinator.groups.consumer.expressions import matching
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.consumer.leave import on_revocation_timer, on_session_timer
 from coordinator.groups.consumer.metadata_hash import TopicImage
@@ -26,8 +27,10 @@ from coordinator.groups.consumer.record_schemas import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
+from coordinator.groups.consumer.regexes import RegexesResolved, ResolveRegexes, on_regexes_resolved
 from coordinator.groups.consumer.replay import replay_record
 from coordinator.groups.consumer.shard_groups import ConsumerGroups, ConsumerGroupSettings
+from coordinator.groups.consumer.subscriptions import ResolvedRegex
 from coordinator.groups.consumer.timers import MemberSessionTimer, RevocationTimer
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -47,6 +50,7 @@ TYPES = {
     ConsumerGroupRegularExpressionKey: 16,
 }
 TIMERS = {"session-timeout": MemberSessionTimer, "rebalance-timeout": RevocationTimer}
+TARGET = 7
 LEFT_OUT_WHEN_ZERO = {"metadataHash", "assignmentTimestamp"}  # Tagged fields with their defaults.
 
 
@@ -55,6 +59,7 @@ class Topics:
 
     def __init__(self) -> None:
         self.by_name: dict[str, TopicImage] = {}
+        self.version_with_new_topics = -1
 
     def image(self, name: str) -> TopicImage | None:
         return self.by_name.get(name)
@@ -73,11 +78,14 @@ class Player:
         self.shard = ConsumerGroups(settings, self.topics)
         self.now_ms = 1_000_000
         self.timers: dict[Any, int] = {}
+        self.wanted: list[ResolveRegexes] = []
 
     def play(self, line: dict[str, Any]) -> None:
         """Raises AssertionError where ours answers or writes something else."""
         if "topic" in line:
             self._change_topic(line)
+        elif "resolved" in line:
+            self._resolve(line)
         elif "now" in line:
             self._move_to(line["now"])
         elif "timer" in line:
@@ -88,9 +96,24 @@ class Player:
     def _change_topic(self, line: dict[str, Any]) -> None:
         name = line["topic"]
         self.topics.by_name[name] = TopicImage(name, uuid_of(line["id"]), [()] * line["partitions"])
+        if line["isNew"]:
+            self.topics.version_with_new_topics = line["version"]
         group = self.shard.groups.get(GROUP)
         if group is not None and name in group.subscriptions.topics():
             self.shard.soft(GROUP).refresh_at_ms = None
+
+    def _resolve(self, line: dict[str, Any]) -> None:
+        assert self.wanted, "no run was asked for"
+        wanted = self.wanted.pop(0)
+        resolved = {
+            regex: ResolvedRegex(tuple(matching(regex, self.topics.by_name)), line["resolved"], self.now_ms)
+            for regex in wanted.regexes
+        }
+        effects = Effects()
+        event = RegexesResolved(wanted.group_id, resolved)
+        on_regexes_resolved(self.shard, event, Moment(self.now_ms, self.now_ms), effects)
+        self._compare_records(line["records"], effects)
+        self._carry_out(effects)
 
     def _move_to(self, now_ms: int) -> None:
         """Timers of ours that are due before may only be armed again: Kafka's are set anew with each heartbeat."""
@@ -130,6 +153,7 @@ class Player:
         for record in effects.records:
             assert isinstance(record, CoordinatorRecord)
             replay_record(self.shard.groups, record.key, record.value)
+        self.wanted += [each for each in effects.background if isinstance(each, ResolveRegexes)]
         for key, deadline_ms in effects.timers:
             if deadline_ms is None:
                 self.timers.pop(key, None)
@@ -145,6 +169,14 @@ class Player:
             if isinstance(each, CoordinatorRecord)
         ]
         assert [normal(each) for each in ours] == [normal(each) for each in theirs], "other records"
+        assert [*map(_target, ours)] == [*map(_target, theirs)], "targets in another order"
+
+
+def _target(record: dict[str, Any]) -> list[Any] | None:
+    """What a target's record lists, as it lists it: its order is that of the next computation, too."""
+    if record["type"] != TARGET or record["value"] is None:
+        return None
+    return [(each["topicId"], each["partitions"]) for each in record["value"]["topicPartitions"]]
 
 
 def played(lines: Iterable[str]) -> Iterator[int]:

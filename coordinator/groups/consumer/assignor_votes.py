@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.groups.consumer.java_order import JavaTable, TimelineTable, string_hash
+from coordinator.groups.consumer.java_order import (
+    TimelineTable,
+    copied_table,
+    count_computed,
+    count_names,
+)
 from coordinator.groups.consumer.member import ConsumerMember
 
 
@@ -28,32 +33,18 @@ class AssignorVotes:
 
     def change(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
         """Count the vote of a member as it is now, and no longer as it was."""
-        _count(self._counts, self._table, before, after)
+        count_names(self._counts, self._table, _vote(before), _vote(after))
 
     def preferred_with(self, before: ConsumerMember | None, after: ConsumerMember | None) -> str | None:
         """Return the assignor that is preferred once a member is another."""
         counts = dict(self._counts)
-        table = JavaTable(string_hash, int(len(counts) / 0.75) + 1) if counts else JavaTable(string_hash)
-        for name in self._table:
-            table.put(name)
-        _count(counts, table, before, after)
+        table = copied_table(self._table, len(counts))
+        count_computed(counts, table, _vote(before), _vote(after))
         return _first_of_most(table, counts)
 
 
-def _count(
-    counts: dict[str, int],
-    table: JavaTable[str] | TimelineTable,
-    before: ConsumerMember | None,
-    after: ConsumerMember | None,
-) -> None:
-    if before is not None and before.server_assignor in counts:
-        counts[before.server_assignor] -= 1
-        if not counts[before.server_assignor]:
-            del counts[before.server_assignor]
-            table.remove(before.server_assignor)
-    if after is not None and after.server_assignor is not None:
-        counts[after.server_assignor] = counts.get(after.server_assignor, 0) + 1
-        table.compute_if_absent(after.server_assignor)
+def _vote(member: ConsumerMember | None) -> str | None:
+    return None if member is None else member.server_assignor
 
 
 def _first_of_most(names: Iterable[str], counts: Mapping[str, int]) -> str | None:

@@ -68,7 +68,7 @@ class ConsumerGroup:
         self._count(before, member)
         self.members[member.member_id] = member
         self.currents[member.member_id] = current
-        self.table.compute_if_absent(member.member_id)
+        self.table.put(member.member_id)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         self.held.enter(current)

@@ -17,7 +17,7 @@ from coordinator.groups.consumer.java_order import JavaTable, string_hash
 from coordinator.groups.consumer.leave import leave
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.membership import Found, find_member
-from coordinator.groups.consumer.metadata_hash import TopicImage, group_hash
+from coordinator.groups.consumer.metadata_hash import group_hash
 from coordinator.groups.consumer.reconciliation import (
     CurrentAssignment,
     Goal,
@@ -35,6 +35,7 @@ from coordinator.groups.consumer.records import (
     new_target_record,
 )
 from coordinator.groups.consumer.refusal import Refused
+from coordinator.groups.consumer.regexes import RegexChange, change_regex, maybe_resolve
 from coordinator.groups.consumer.request_checks import JOIN_EPOCH, UNCHANGED_TIMEOUT, check_request
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
 from coordinator.groups.consumer.states import MemberState
@@ -78,6 +79,9 @@ def consumer_group_heartbeat(
         effects.reply(context.reply_to, response)
         return
     effects.add(own.result())
+    if own.background:
+        effects.background += own.background
+        shard.soft(request.group_id).is_resolving = True
     effects.reply(context.reply_to, response)
 
 
@@ -113,8 +117,11 @@ class _Heartbeat:
         return cls(shard, request, at, effects, group, found, member, group.epoch, is_homogeneous)
 
     def handle(self) -> ConsumerGroupHeartbeatResponse:
-        is_changed = self.update_member()
-        self.maybe_bump(is_changed=is_changed)
+        names_changed = self.update_member()
+        regex = change_regex(self.group, self.found.member, self.member, self.effects)
+        maybe_resolve(self.shard, self.group, self.found.member, self.member, self.at, self.effects)
+        self.maybe_bump(is_due=names_changed or regex is RegexChange.RESOLVED)
+        is_changed = names_changed or regex is not RegexChange.NONE
         target_epoch, target = self.maybe_compute_target()
         current = self.maybe_reconcile(target_epoch, target, is_changed=is_changed)
         settings = self.shard.settings.of(self.group.group_id)
@@ -152,28 +159,24 @@ class _Heartbeat:
         self.add(new_member_record(self.group.group_id, self.member))
         return not self.member.subscribes_as(self.found.member)
 
-    def maybe_bump(self, *, is_changed: bool) -> None:
+    def maybe_bump(self, *, is_due: bool) -> None:
         """Raise the group's epoch if the member subscribes to other topics, or if its topics are others by now (A15)."""
         group, soft = self.group, self.shard.soft(self.group.group_id)
-        if not is_changed and not soft.is_stale(self.at.now_ms, group.epoch):
+        if not is_due and not soft.is_stale(self.at.now_ms, group.epoch):
             return
         is_new = (
             self.member.member_id not in group.members
             and group.static_member(self.member.instance_id) is None
         )
         with group.subscriptions.supposing(self.found.member, self.member):
-            metadata_hash = group_hash(self.images(group.subscriptions.topics()))
+            metadata_hash = group_hash(self.shard.images(group.subscriptions.topics()))
             self.is_homogeneous = group.subscriptions.are_homogeneous(len(group.members) + is_new)
-        if is_changed or metadata_hash != group.metadata_hash:
+        if is_due or metadata_hash != group.metadata_hash:
             self.epoch += 1
             self.add(new_epoch_record(group.group_id, self.epoch, metadata_hash))
         soft.refreshed(self.at.now_ms, self.epoch)
         if group.has_partition_metadata:
             self.add(new_partition_metadata_tombstone(group.group_id))
-
-    def images(self, names: set[str]) -> list[TopicImage]:
-        found = (self.shard.topics.image(name) for name in names)
-        return [image for image in found if image is not None]
 
     def maybe_compute_target(self) -> tuple[int, Target]:
         """Compute the group's target if it is of an older epoch; return its epoch, and the member's part of it (A19)."""
@@ -230,7 +233,7 @@ class _Heartbeat:
         if not is_changed and before.is_reconciled_to(target_epoch):
             return before
         names = self.group.subscriptions.topics_of(self.member, self.member.topic_names)
-        subscribed = {image.topic_id for image in self.images(set(names))}
+        subscribed = {image.topic_id for image in self.shard.images(names)}
         goal = Goal(target_epoch, target, subscribed, bool(names))
         try:
             after = reconcile(

@@ -123,7 +123,7 @@ class JavaTable(Generic[K]):
 class TimelineTable:
     """Texts in the order of the broker's own tables (`TimelineHashMap`), of which the members of a group are one.
 
-    Buckets by the top bits of a product, in each bucket the newest first; it grows with the largest count there ever was.
+    Buckets by the top bits of a product, in each bucket the newest first. It never shrinks.
     """
 
     __slots__ = ("_capacity", "_last", "_places")
@@ -133,15 +133,14 @@ class TimelineTable:
         self._places: dict[str, tuple[int, int]] = {}
         self._last = 0
 
-    def compute_if_absent(self, text: str) -> None:
-        """Add a text, unless it is there."""
-        if text in self._places:
-            return
-        self._last -= 1
-        hashed = java_hash(text) * _TIMELINE_FACTOR & _UINT64
-        self._places[text] = (hashed, self._last)
-        while (len(self._places) + 1) * 3 > self._capacity * 4:
+    def put(self, text: str) -> None:
+        """Add a text, or put it again where it is. Either way the table grows before, for one more than it has."""
+        if (len(self._places) + 1) * 3 > self._capacity * 4:
             self._capacity *= 2
+        if text not in self._places:
+            self._last -= 1
+            hashed = java_hash(text) * _TIMELINE_FACTOR & _UINT64
+            self._places[text] = (hashed, self._last)
 
     def remove(self, text: str) -> None:
         """Remove a text that is there; KeyError if it is not."""
@@ -161,3 +160,40 @@ class TimelineTable:
             return hashed >> shift, came
 
         return iter(sorted(places, key=place))
+
+
+def count_names(counts: dict[str, int], table: TimelineTable, before: str | None, after: str | None) -> None:
+    """Count one name less and one more, in the broker's own table of them."""
+    if before is not None and before in counts:
+        counts[before] -= 1
+        if counts[before]:
+            table.put(before)
+        else:
+            del counts[before]
+            table.remove(before)
+    if after is not None:
+        counts[after] = counts.get(after, 0) + 1
+        table.put(after)
+
+
+def copied_table(names: Iterable[str], count: int) -> JavaTable[str]:
+    """The HashMap that is made as a copy of another map with so many names."""
+    table = JavaTable(string_hash, int(count / 0.75) + 1) if count else JavaTable(string_hash)
+    for name in names:
+        table.put(name)
+    return table
+
+
+def count_computed(
+    counts: dict[str, int], table: JavaTable[str], before: str | None, after: str | None
+) -> None:
+    """Count one name less and one more, in a HashMap and by its `compute`."""
+    if before is not None and before in counts:
+        table.compute_if_absent(before)
+        counts[before] -= 1
+        if not counts[before]:
+            del counts[before]
+            table.remove(before)
+    if after is not None:
+        counts[after] = counts.get(after, 0) + 1
+        table.compute_if_absent(after)

@@ -75,8 +75,7 @@ def remove_members(
     for member in members:
         subscriptions.change(None, member)
     effects.records += [new_regex_tombstone(group.group_id, regex) for regex in sorted(unused)]
-    images = (shard.topics.image(name) for name in names)
-    metadata_hash = group_hash(image for image in images if image is not None)
+    metadata_hash = group_hash(shard.images(names))
     effects.records.append(new_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
     soft = shard.soft(group.group_id)
     for member in members:

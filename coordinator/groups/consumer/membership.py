@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from coordinator.effects import Effects
+from coordinator.groups.consumer.assignors.specs import as_kept
 from coordinator.groups.consumer.group import LEFT_FOR_NOW_EPOCH, ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.reconciliation import CurrentAssignment, PartitionEpochs
@@ -93,7 +94,7 @@ def _take_over(
     current = replace(current, member_epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     effects.records += member_tombstones(group.group_id, holder.member_id)
     effects.records.append(new_member_record(group.group_id, member))
-    target = group.targets.get(holder.member_id, {})
+    target = as_kept(group.targets.get(holder.member_id, {}))
     effects.records.append(new_target_record(group.group_id, member_id, target))
     effects.records.append(new_current_record(group.group_id, member_id, current))
     return Found(member, current, None if holder.member_id == member_id else holder.member_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,6 +13,11 @@ from coordinator.groups.consumer.soft_state import SoftState
 
 class TopicImages(Protocol):
     """The topics that exist at present."""
+
+    @property
+    def version_with_new_topics(self) -> int:
+        """The version of the metadata in which a topic was last made."""
+        ...
 
     def image(self, name: str) -> TopicImage | None:
         """Return the topic of this name; None if there is none."""
@@ -40,6 +45,7 @@ class ConsumerGroupSettings:
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
     max_size: int = 2**31 - 1
+    regex_refresh_interval_ms: int = 600_000
     assignors: tuple[str, ...] = ("uniform", "range")
     overrides: Mapping[str, GroupOverrides] = field(default_factory=dict)  # By group id.
 
@@ -53,6 +59,7 @@ class ConsumerGroupSettings:
             _first(set_here.heartbeat_interval_ms, self.heartbeat_interval_ms),
             _first(set_here.assignment_interval_ms, self.assignment_interval_ms),
             self.max_size,
+            self.regex_refresh_interval_ms,
             self.assignors,
         )
 
@@ -69,6 +76,11 @@ class ConsumerGroups:
         self.settings = settings
         self.topics = topics
         self._soft: dict[str, SoftState] = {}
+
+    def images(self, names: Iterable[str]) -> list[TopicImage]:
+        """Those of the topics that exist."""
+        found = (self.topics.image(name) for name in names)
+        return [image for image in found if image is not None]
 
     def soft(self, group_id: str) -> SoftState:
         """The soft state of a group; made when it is first asked for."""

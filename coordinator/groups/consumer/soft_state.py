@@ -29,6 +29,7 @@ class SoftState:
     refresh_epoch: int = (
         0  # The group's epoch when that was set; it failed to be stored if the group is below.
     )
+    is_resolving: bool = False  # A run for its regular expressions is under way.
     sessions: dict[str, Session] = field(default_factory=dict)
     revocations: dict[str, int] = field(
         default_factory=dict

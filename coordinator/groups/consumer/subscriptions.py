@@ -12,7 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coordinator.groups.consumer.java_order import JavaTable, string_hash
+from coordinator.groups.consumer.java_order import (
+    JavaTable,
+    TimelineTable,
+    copied_table,
+    count_computed,
+    count_names,
+    string_hash,
+)
 from coordinator.groups.consumer.member import ConsumerMember
 
 
@@ -32,24 +39,42 @@ class Subscriptions:
     by_regex: Counter[str] = field(default_factory=Counter)
     resolved: dict[str, ResolvedRegex] = field(default_factory=dict)
     by_match: Counter[str] = field(default_factory=Counter)  # How many resolved expressions match each topic.
+    regex_table: TimelineTable = field(default_factory=TimelineTable)  # The order of the expressions.
 
     def change(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
         """Count a member as it is now, and no longer as it was; None for none."""
+        self._count_names(before, after)
+        count_names(self.by_regex, self.regex_table, _regex(before), _regex(after))
+
+    def _count_names(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
         if before is not None:
             _subtract(self.by_name, before.topic_names)
-            _subtract(self.by_regex, _expressions(before))
         if after is not None:
             self.by_name.update(after.topic_names)
-            self.by_regex.update(_expressions(after))
 
     @contextmanager
     def supposing(self, before: ConsumerMember | None, after: ConsumerMember | None) -> Iterator[None]:
-        """Count a change only for as long as the block runs."""
-        self.change(before, after)
+        """Count a change only for as long as the block runs; what an expression matched that nobody has then, is not."""
+        old, new, kept = _regex(before), _regex(after), self.by_regex.copy()
+        self._count_names(before, after)
+        _subtract(self.by_regex, () if old is None else (old,))
+        self.by_regex.update(() if new is None else (new,))
+        unused = "" if old is None or old in self.by_regex else old
+        matched = self.resolved.get(unused)
+        self.resolve(unused, None)
         try:
             yield
         finally:
-            self.change(after, before)
+            self._count_names(after, before)
+            self.by_regex = kept
+            self.resolve(unused, matched)
+
+    def regexes_with(self, before: ConsumerMember, after: ConsumerMember) -> list[str]:
+        """The expressions that members have once one of them is another, in the order of their table."""
+        counts = dict(self.by_regex)
+        table = copied_table(self.regex_table, len(counts))
+        count_computed(counts, table, before.topic_regex or None, after.topic_regex or None)
+        return list(table)
 
     def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
         """Keep what an expression matches; None to forget it."""
@@ -86,8 +111,8 @@ class Subscriptions:
         return not self.by_name and all(count == 1 for count in self.by_match.values())
 
 
-def _expressions(member: ConsumerMember) -> tuple[str, ...]:
-    return (member.topic_regex,) if member.topic_regex else ()
+def _regex(member: ConsumerMember | None) -> str | None:
+    return None if member is None else member.topic_regex or None
 
 
 def _subtract(counts: Counter[str], names: Iterable[str]) -> None:

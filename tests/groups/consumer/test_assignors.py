@@ -35,7 +35,8 @@ class Group:
         self.names[member_id] = step.names
         if is_changed:
             self.compute(joining=member_id)
-        self.members.compute_if_absent(member_id)
+        self.members.put(member_id)
+        self.members.put(member_id)  # Its description, and then what it has.
         self.names[member_id] = tuple(sorted(step.names))
 
     def compute(self, joining: str | None = None) -> None:

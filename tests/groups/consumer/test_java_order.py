@@ -66,8 +66,8 @@ def test_texts_are_sorted_by_their_utf_16_units() -> None:
 def test_a_member_table_forgets_who_left() -> None:
     table = TimelineTable()
     for name in "abc":
-        table.compute_if_absent(name)
-    table.compute_if_absent("b")
+        table.put(name)
+    table.put("b")
     table.remove("a")
     assert sorted(table) == ["b", "c"]
     assert (len(table), "a" in table, "b" in table) == (2, False, True)

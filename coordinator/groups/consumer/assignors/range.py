@@ -14,13 +14,14 @@ def assign_ranges(
 ) -> dict[str, Target]:
     """Targets of all members. Static ones come first, by their instance id; dynamic ones by their member id."""
     in_order = sorted(members, key=_rank)
-    subscriber_counts = Counter(topic_id for member in in_order for topic_id in member.topic_ids)
+    # Where all count as alike, the first one stands for all: one that has joined since may subscribe to something else.
+    alike = in_order[:1] * len(in_order) if is_homogeneous else in_order
+    subscriber_counts = Counter(topic_id for like in alike for topic_id in like.topic_ids)
     blocks = {
         topic_id: _blocks(partition_counts[topic_id], count) for topic_id, count in subscriber_counts.items()
     }
     targets: dict[str, Target] = {}
-    for member in in_order:
-        like = in_order[0] if is_homogeneous else member  # The first one's order is all members' order then.
+    for member, like in zip(in_order, alike, strict=True):
         table_size = len(like.topic_ids) if is_homogeneous else like.name_count
         targets[member.member_id] = _next_blocks(like.topic_ids, table_size, blocks)
     return targets

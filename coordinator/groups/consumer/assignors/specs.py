@@ -103,5 +103,11 @@ class Draft:
         return self._copy
 
 
+def as_kept(target: Target) -> Target:
+    """The same target in the order of the tables in which a broker keeps it, which is not that of its record."""
+    kept = Draft(target)
+    return {topic_id: kept.partitions(topic_id) for topic_id in kept.topic_ids()}
+
+
 def _partition_set(partitions: Sequence[int]) -> JavaTable[int]:
     return JavaTable.of_list(int_hash, partitions)
