@@ -12,12 +12,30 @@ import java.util.Optional;
 import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
+import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor;
+import org.apache.kafka.clients.consumer.internals.ConsumerProtocol;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.message.ConsumerGroupHeartbeatRequestData;
 import org.apache.kafka.common.message.ConsumerGroupHeartbeatRequestDataJsonConverter;
 import org.apache.kafka.common.message.ConsumerGroupHeartbeatResponseData;
 import org.apache.kafka.common.message.ConsumerGroupHeartbeatResponseDataJsonConverter;
+import org.apache.kafka.common.message.HeartbeatRequestData;
+import org.apache.kafka.common.message.HeartbeatRequestDataJsonConverter;
+import org.apache.kafka.common.message.JoinGroupRequestData;
+import org.apache.kafka.common.message.JoinGroupRequestDataJsonConverter;
+import org.apache.kafka.common.message.JoinGroupResponseData;
+import org.apache.kafka.common.message.JoinGroupResponseDataJsonConverter;
+import org.apache.kafka.common.message.LeaveGroupRequestData;
+import org.apache.kafka.common.message.LeaveGroupRequestDataJsonConverter;
+import org.apache.kafka.common.message.LeaveGroupResponseDataJsonConverter;
+import org.apache.kafka.common.message.SyncGroupRequestData;
+import org.apache.kafka.common.message.SyncGroupRequestDataJsonConverter;
+import org.apache.kafka.common.message.SyncGroupResponseData;
+import org.apache.kafka.common.message.SyncGroupResponseDataJsonConverter;
 import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataDelta;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataImage;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
@@ -43,6 +61,7 @@ public class Histories {
     private final Map<String, TimeoutOperation<CoordinatorRecord>> armed = new HashMap<>();
     private final List<Client> clients = new ArrayList<>();
     private final boolean withRegex;
+    private final boolean withClassic;
 
     /** A member as its client sees it: what it was told, and how it behaves. */
     private static final class Client {
@@ -53,6 +72,10 @@ public class Histories {
         String regex = null;
         Map<Uuid, List<Integer>> owned = new TreeMap<>();
         boolean left = false;
+        boolean classic = false;
+        boolean cooperative = false;
+        boolean synced = false;
+        boolean told = false;  // To join again.
     }
 
     private Histories(long seed, int maxPartitions) throws Exception {
@@ -61,8 +84,10 @@ public class Histories {
         Oracle.now = 1_000_000L;
         String interval = random.nextInt(3) == 0 ? "1000" : "0";
         withRegex = random.nextInt(2) == 0;
+        withClassic = random.nextInt(2) == 0;
         String maxSize = random.nextInt(6) == 0 ? "3" : "1000";
-        oracle = new Oracle(image, "group.consumer.assignment.interval.ms", interval, "group.consumer.max.size", maxSize);
+        oracle = new Oracle(image, "group.consumer.assignment.interval.ms", interval, "group.consumer.max.size", maxSize,
+            "group.consumer.migration.policy", "upgrade");
         ObjectNode line = JSON.createObjectNode();
         line.put("history", seed).put("interval", Integer.parseInt(interval)).put("maxSize", Integer.parseInt(maxSize));
         System.out.println(line);
@@ -79,6 +104,7 @@ public class Histories {
             else if (choice < 20) advance();
             else if (choice < 26 && !oracle.tasks.isEmpty()) resolve();
             else if (choice < 36 || clients.isEmpty()) join();
+            else if (choice < 44 && withClassic && hasMembers()) joinClassic(new Client());
             else heartbeat(clients.get(random.nextInt(clients.size())));
         }
     }
@@ -219,7 +245,144 @@ public class Histories {
         send(client, request);
     }
 
+    // Classic members.
+
+    private boolean hasMembers() {
+        try {
+            return oracle.g.consumerGroup(GROUP, Long.MAX_VALUE).numMembers() > 0;
+        } catch (Throwable none) {
+            return false;
+        }
+    }
+
+    private void joinClassic(Client client) {
+        if (!client.classic) {
+            client.classic = true;
+            client.memberId = "";
+            client.cooperative = random.nextInt(2) == 0;
+            if (random.nextInt(4) == 0) client.instanceId = "i" + random.nextInt(3);
+            client.names = clients.get(0).names == null || random.nextInt(2) == 0 ? someNames() : clients.get(0).names;
+            if (clients.size() < 8) clients.add(client);
+        }
+        List<TopicPartition> owned = new ArrayList<>();
+        if (client.cooperative) image.m.values().forEach(topic ->
+            client.owned.getOrDefault(topic.id, List.of()).forEach(each -> owned.add(new TopicPartition(topic.n, each))));
+        short version = (short) random.nextInt(4);
+        byte[] bytes = Utils.toArray(ConsumerProtocol.serializeSubscription(new ConsumerPartitionAssignor.Subscription(
+            client.names, null, owned, client.epoch, random.nextInt(3) == 0 ? Optional.of("r1") : Optional.empty()), version));
+        JoinGroupRequestData.JoinGroupRequestProtocolCollection protocols = new JoinGroupRequestData.JoinGroupRequestProtocolCollection();
+        if (client.cooperative) protocols.add(new JoinGroupRequestData.JoinGroupRequestProtocol().setName("cooperative-sticky").setMetadata(bytes));
+        if (random.nextInt(20) > 0) protocols.add(new JoinGroupRequestData.JoinGroupRequestProtocol().setName("range").setMetadata(bytes));
+        if (protocols.isEmpty()) protocols.add(new JoinGroupRequestData.JoinGroupRequestProtocol().setName("own").setMetadata(bytes));
+        JoinGroupRequestData request = new JoinGroupRequestData().setGroupId(GROUP).setMemberId(client.memberId)
+            .setGroupInstanceId(client.instanceId).setSessionTimeoutMs(20_000 + random.nextInt(3) * 10_000)
+            .setRebalanceTimeoutMs(8_000 + random.nextInt(3) * 1_000)
+            .setProtocolType(random.nextInt(30) == 0 ? "connect" : "consumer").setProtocols(protocols);
+        ObjectNode line = JSON.createObjectNode();
+        line.set("join", JoinGroupRequestDataJsonConverter.write(request, (short) 9));
+        CompletableFuture<JoinGroupResponseData> future = new CompletableFuture<>();
+        try {
+            var result = oracle.g.classicGroupJoin(Oracle.ctx(5), request, future);
+            line.set("records", result.replayRecords() ? written(result.records()) : told(result.records()));
+            if (result.appendFuture() != null) result.appendFuture().complete(null);
+            JoinGroupResponseData response = future.get();
+            line.set("response", JoinGroupResponseDataJsonConverter.write(response, (short) 9));
+            if (response.errorCode() == Errors.MEMBER_ID_REQUIRED.code()) client.memberId = response.memberId();
+            else if (response.errorCode() == 0) {
+                client.memberId = response.memberId();
+                client.epoch = response.generationId();
+                client.synced = false;
+                client.told = false;
+            }
+        } catch (Throwable error) {
+            line.put("error", Errors.forException(error).code());
+            if (Errors.forException(error) == Errors.UNKNOWN_MEMBER_ID) client.memberId = "";
+        }
+        noteTimers();
+        System.out.println(line);
+    }
+
+    private void sync(Client client) {
+        SyncGroupRequestData request = new SyncGroupRequestData().setGroupId(GROUP).setMemberId(client.memberId)
+            .setGroupInstanceId(client.instanceId).setGenerationId(client.epoch + (random.nextInt(12) == 0 ? 1 : 0));
+        if (random.nextInt(2) == 0) request.setProtocolType(random.nextInt(10) == 0 ? "connect" : "consumer")
+            .setProtocolName(client.cooperative ? "cooperative-sticky" : "range");
+        ObjectNode line = JSON.createObjectNode();
+        line.set("sync", SyncGroupRequestDataJsonConverter.write(request, (short) 5));
+        CompletableFuture<SyncGroupResponseData> future = new CompletableFuture<>();
+        try {
+            var result = oracle.g.classicGroupSync(Oracle.ctx(5), request, future);
+            if (result.appendFuture() != null) result.appendFuture().complete(null);
+            SyncGroupResponseData response = future.get();
+            line.set("response", SyncGroupResponseDataJsonConverter.write(response, (short) 5));
+            if (response.errorCode() == 0) {
+                client.synced = true;
+                client.owned.clear();
+                ConsumerProtocol.deserializeAssignment(java.nio.ByteBuffer.wrap(response.assignment())).partitions()
+                    .forEach(each -> client.owned.computeIfAbsent(image.m.get(each.topic()).id, id -> new ArrayList<>()).add(each.partition()));
+            }
+        } catch (Throwable error) {
+            line.put("error", Errors.forException(error).code());
+            if (Errors.forException(error) == Errors.REBALANCE_IN_PROGRESS) client.told = true;
+            else client.memberId = random.nextInt(2) == 0 ? "" : client.memberId;
+        }
+        noteTimers();
+        System.out.println(line);
+    }
+
+    private void beat(Client client) {
+        HeartbeatRequestData request = new HeartbeatRequestData().setGroupId(GROUP).setMemberId(client.memberId)
+            .setGroupInstanceId(client.instanceId).setGenerationId(client.epoch + (random.nextInt(12) == 0 ? 1 : 0));
+        ObjectNode line = JSON.createObjectNode();
+        line.set("beat", HeartbeatRequestDataJsonConverter.write(request, (short) 4));
+        try {
+            int error = oracle.g.classicGroupHeartbeat(Oracle.ctx(4), request).response().errorCode();
+            line.put("error", error);
+            client.told |= error == Errors.REBALANCE_IN_PROGRESS.code();
+        } catch (Throwable error) {
+            line.put("error", Errors.forException(error).code());
+            if (Errors.forException(error) == Errors.UNKNOWN_MEMBER_ID) client.memberId = "";
+        }
+        noteTimers();
+        System.out.println(line);
+    }
+
+    private void leave(List<Client> leaving) {
+        LeaveGroupRequestData request = new LeaveGroupRequestData().setGroupId(GROUP);
+        leaving.forEach(client -> request.members().add(new LeaveGroupRequestData.MemberIdentity()
+            .setMemberId(client.instanceId != null && random.nextInt(2) == 0 ? "" : client.memberId).setGroupInstanceId(client.instanceId)));
+        ObjectNode line = JSON.createObjectNode();
+        line.set("leave", LeaveGroupRequestDataJsonConverter.write(request, (short) 5));
+        try {
+            var result = oracle.g.classicGroupLeave(Oracle.ctx(5), request);
+            line.set("records", result.replayRecords() ? written(result.records()) : told(result.records()));
+            line.set("response", LeaveGroupResponseDataJsonConverter.write(result.response(), (short) 5));
+        } catch (Throwable error) {
+            line.put("error", Errors.forException(error).code());
+        }
+        noteTimers();
+        System.out.println(line);
+    }
+
+    private void classic(Client client) {
+        if (!hasMembers()) return;
+        int choice = random.nextInt(20);
+        if (choice == 0) leave(List.of(client));
+        else if (choice == 1) leave(List.of(client, clients.get(random.nextInt(clients.size()))));
+        else if (client.memberId.isEmpty() || client.epoch <= 0 || client.told && choice < 14) joinClassic(client);
+        else if (!client.synced && choice < 14) sync(client);
+        else if (choice < 18) beat(client);
+        else {
+            client.names = someNames();
+            joinClassic(client);
+        }
+    }
+
     private void heartbeat(Client client) {
+        if (client.classic) {
+            classic(client);
+            return;
+        }
         if (client.left || client.epoch <= 0) {
             client.left = false;
             if (client.instanceId != null && random.nextInt(2) == 0)

@@ -8,12 +8,13 @@ of answers and of what members have.
 from __future__ import annotations
 
 import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 from coordinator.effects import CoordinatorRecord, Effects, Moment, RequestContext
+from coordinator.groups.consumer.classic_members import heartbeat, join, leave, on_classic_timer, sync
 from coordinator.groups.consumer.expressions import matching
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.consumer.leave import on_revocation_timer, on_session_timer
@@ -27,15 +28,26 @@ from coordinator.groups.consumer.record_schemas import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
+from coordinator.groups.consumer.refusal import Refused
 from coordinator.groups.consumer.regexes import RegexesResolved, ResolveRegexes, on_regexes_resolved
 from coordinator.groups.consumer.replay import replay_record
 from coordinator.groups.consumer.shard_groups import ConsumerGroups, ConsumerGroupSettings
 from coordinator.groups.consumer.subscriptions import ResolvedRegex
-from coordinator.groups.consumer.timers import MemberSessionTimer, RevocationTimer
+from coordinator.groups.consumer.timers import (
+    ClassicJoinTimer,
+    ClassicSyncTimer,
+    MemberSessionTimer,
+    RevocationTimer,
+)
+from protocol.consumer import decode_assignment, subscription_version
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatTopicPartitions,
 )
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.leave_group import MemberIdentity
+from protocol.messages.sync_group import SyncGroupRequest
 
 GROUP = "g"
 VERSION = 1
@@ -49,8 +61,14 @@ TYPES = {
     ConsumerGroupCurrentMemberAssignmentKey: 8,
     ConsumerGroupRegularExpressionKey: 16,
 }
-TIMERS = {"session-timeout": MemberSessionTimer, "rebalance-timeout": RevocationTimer}
+TIMERS = {
+    "session-timeout": MemberSessionTimer,
+    "rebalance-timeout": RevocationTimer,
+    "join": ClassicJoinTimer,
+    "sync": ClassicSyncTimer,
+}
 TARGET = 7
+UUID_BYTES = 16
 LEFT_OUT_WHEN_ZERO = {"metadataHash", "assignmentTimestamp"}  # Tagged fields with their defaults.
 
 
@@ -90,8 +108,10 @@ class Player:
             self._move_to(line["now"])
         elif "timer" in line:
             self._fire(line)
-        else:
+        elif "request" in line:
             self._send(line)
+        else:
+            self._play_classic(line)
 
     def _change_topic(self, line: dict[str, Any]) -> None:
         name = line["topic"]
@@ -131,8 +151,13 @@ class Player:
 
     def _on_timer(self, key: Any) -> Effects:
         effects = Effects()
-        handle: Any = on_session_timer if isinstance(key, MemberSessionTimer) else on_revocation_timer
-        handle(self.shard, key, Moment(self.now_ms, self.now_ms), effects)
+        moment = Moment(self.now_ms, self.now_ms)
+        if isinstance(key, MemberSessionTimer):
+            on_session_timer(self.shard, key, moment, effects)
+        elif isinstance(key, RevocationTimer):
+            on_revocation_timer(self.shard, key, moment, effects)
+        else:
+            on_classic_timer(self.shard, key, effects)
         self._carry_out(effects)
         return effects
 
@@ -147,6 +172,53 @@ class Player:
         if "response" in line:
             assert normal(as_json(reply.response)) == normal(line["response"]), "another answer"
         self._compare_records(line.get("records", []), effects)
+        self._carry_out(effects)
+
+    def _play_classic(self, line: dict[str, Any]) -> None:
+        """A request of a classic member; of a refusal only the error goes over the wire."""
+        group, effects, moment = self.shard.groups[GROUP], Effects(), Moment(self.now_ms, self.now_ms)
+        response: Any = None
+        try:
+            if "join" in line:
+                ours = join_of(line["join"])
+                # The id that Kafka's class drew.
+                drawn = line.get("response", {}).get("memberId") or "drawn"
+                context = RequestContext(object(), 5, CLIENT_ID, CLIENT_HOST, drawn)
+                response = join(self.shard, group, ours, context, moment, effects)
+                error = response.error_code
+            elif "sync" in line:
+                response = sync(self.shard, group, sync_of(line["sync"]), moment, effects)
+                error = response.error_code
+            elif "beat" in line:
+                error = heartbeat(self.shard, group, beat_of(line["beat"]), moment, effects)
+            else:
+                said = line["leave"]["members"]
+                leaving = [
+                    MemberIdentity(member_id=each["memberId"], group_instance_id=each["groupInstanceId"])
+                    for each in said
+                ]
+                errors = leave(self.shard, group, leaving, effects)
+                theirs = [each["errorCode"] for each in line["response"]["members"]]
+                assert errors == theirs, f"other errors: {errors}"
+                error = 0
+        except Refused as refused:
+            error = refused.error
+            effects.records.clear()
+        wanted = line.get("error", line.get("response", {}).get("errorCode", 0))
+        assert error == wanted, f"another error: {error}"
+        if response is not None and "response" in line:
+            theirs = line["response"]
+            for name in set(theirs) - {"members", "throttleTimeMs"}:
+                value = as_json(getattr(response, snake_case(name)))
+                if name == "assignment":
+                    assert partitions_of(response.assignment) == partitions_of(b64decode(theirs[name]))
+                else:
+                    assert value == theirs[name], f"another answer: {name} {value}"
+        theirs_in_order = line.get("records", [])
+        if "leave" in line:  # In the order of a set of members, which is another one in each JVM.
+            order = [each.key.member_id for each in effects.records if hasattr(each.key, "member_id")]
+            theirs_in_order.sort(key=lambda each: order.index(each["key"].get("memberId", order[-1])))
+        self._compare_records(theirs_in_order, effects)
         self._carry_out(effects)
 
     def _carry_out(self, effects: Effects) -> None:
@@ -214,10 +286,57 @@ def request_of(said: dict[str, Any]) -> ConsumerGroupHeartbeatRequest:
         topic_partitions=None
         if owned is None
         else [
-            ConsumerGroupHeartbeatTopicPartitions(topic_id=uuid_of(each["topicId"]), partitions=each["partitions"])
+            ConsumerGroupHeartbeatTopicPartitions(
+                topic_id=uuid_of(each["topicId"]), partitions=each["partitions"]
+            )
             for each in owned
         ],
     )
+
+
+def join_of(said: dict[str, Any]) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=said["groupId"],
+        session_timeout_ms=said["sessionTimeoutMs"],
+        rebalance_timeout_ms=said["rebalanceTimeoutMs"],
+        member_id=said["memberId"],
+        group_instance_id=said["groupInstanceId"],
+        protocol_type=said["protocolType"],
+        protocols=[
+            JoinGroupRequestProtocol(name=each["name"], metadata=b64decode(each["metadata"]))
+            for each in said["protocols"]
+        ],
+    )
+
+
+def sync_of(said: dict[str, Any]) -> SyncGroupRequest:
+    return SyncGroupRequest(
+        group_id=said["groupId"],
+        generation_id=said["generationId"],
+        member_id=said["memberId"],
+        group_instance_id=said["groupInstanceId"],
+        protocol_type=said["protocolType"],
+        protocol_name=said["protocolName"],
+    )
+
+
+def beat_of(said: dict[str, Any]) -> HeartbeatRequest:
+    return HeartbeatRequest(
+        group_id=said["groupId"],
+        generation_id=said["generationId"],
+        member_id=said["memberId"],
+        group_instance_id=said["groupInstanceId"],
+    )
+
+
+def partitions_of(assignment: bytes) -> tuple[int, dict[str, list[int]]]:
+    """Version and partitions of an assignment of the consumer protocol."""
+    topics = decode_assignment(assignment).assigned_partitions
+    return subscription_version(assignment), {each.topic: sorted(each.partitions) for each in topics}
+
+
+def snake_case(name: str) -> str:
+    return "".join(f"_{each.lower()}" if each.isupper() else each for each in name)
 
 
 def uuid_of(text: str) -> bytes:
@@ -231,8 +350,9 @@ def as_json(value: Any) -> Any:
         return {camel_case(each.name): as_json(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, list | tuple):
         return [as_json(each) for each in value]
-    if isinstance(value, bytes):
-        return urlsafe_b64encode(value).decode().rstrip("=")
+    if isinstance(value, bytes):  # A UUID is written in another alphabet than what is just bytes.
+        is_uuid = len(value) == UUID_BYTES
+        return urlsafe_b64encode(value).decode().rstrip("=") if is_uuid else b64encode(value).decode()
     return value
 
 

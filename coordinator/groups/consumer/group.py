@@ -6,6 +6,7 @@ group has, its timers and when its topics are to be looked at again, is soft and
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -44,7 +45,14 @@ class ConsumerGroup:
     table: TimelineTable = field(default_factory=TimelineTable)  # The order of the members.
     held: HeldPartitions = field(default_factory=HeldPartitions)
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
+    is_homogeneous: bool = (
+        True  # As it was when a member last changed: an expression that goes later changes nothing.
+    )
     assignor_votes: AssignorVotes = field(default_factory=AssignorVotes)
+    classic_count: int = 0  # Members that use the classic protocol.
+    classic_protocols: Counter[str] = field(
+        default_factory=Counter
+    )  # How many of them offer each of its protocols.
     has_partition_metadata: bool = False  # A record of before Kafka 4.1, which is to be removed.
 
     @property
@@ -57,6 +65,12 @@ class ConsumerGroup:
         """Return the member that has this instance id."""
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members[member_id]
+
+    def supports_classic_protocols(self, names: list[str]) -> bool:
+        """Whether one of these is offered by all classic members."""
+        if not self.members:
+            return bool(names)
+        return any(self.classic_protocols[name] == self.classic_count for name in names)
 
     # What `replay` calls; nothing else does.
 
@@ -72,6 +86,7 @@ class ConsumerGroup:
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         self.held.enter(current)
+        self.is_homogeneous = self.subscriptions.are_homogeneous(len(self.members))
 
     def remove_member(self, member_id: str) -> None:
         """Remove a member that is there."""
@@ -81,7 +96,13 @@ class ConsumerGroup:
         self._count(member, None)
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
+        self.is_homogeneous = self.subscriptions.are_homogeneous(len(self.members))
 
     def _count(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
         self.subscriptions.change(before, after)
         self.assignor_votes.change(before, after)
+        for member, step in ((before, -1), (after, 1)):
+            if member is not None and member.classic is not None:
+                self.classic_count += step
+                for name in {each.name for each in member.classic.protocols}:
+                    self.classic_protocols[name] += step

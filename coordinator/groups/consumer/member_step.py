@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from coordinator.effects import CoordinatorRecord, Effects, Moment
 from coordinator.groups.consumer.assignors import ASSIGNORS
-from coordinator.groups.consumer.assignors.specs import MemberSpec, Target
+from coordinator.groups.consumer.assignors.specs import MemberSpec, Target, in_table_order
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.java_order import JavaTable, string_hash
 from coordinator.groups.consumer.member import ConsumerMember
@@ -62,7 +62,7 @@ class MemberStep:
 
     def __post_init__(self) -> None:
         self.epoch = self.group.epoch
-        self.is_homogeneous = self.group.subscriptions.are_homogeneous(len(self.group.members))
+        self.is_homogeneous = self.group.is_homogeneous
 
     def describe(self) -> None:
         """Record what the member says of itself, and raise the group's epoch if that or the topics call for it.
@@ -135,22 +135,15 @@ class MemberStep:
         return self.epoch, stored
 
     def specs(self) -> tuple[list[MemberSpec], dict[bytes, int]]:
-        """All members as an assignor sees them, in the order in which the broker gathers them; and their topics."""
-        group = self.group
+        """All members as an assignor sees them, in the order of their map; and how many partitions topics have."""
+        group, replaced = self.group, self.found.took_over_from
         counts: dict[bytes, int] = {}
-        specs = []
-        for member_id in group.table:
-            if member_id not in (self.member.member_id, self.found.took_over_from):
-                specs.append(self._spec(group.members[member_id], group.targets.get(member_id, {}), counts))
-            elif member_id == self.member.member_id:
-                specs.append(self._own_spec(counts))
-        if self.member.member_id not in group.members:
-            specs.append(self._own_spec(counts))
-        return specs, counts
-
-    def _own_spec(self, counts: dict[bytes, int]) -> MemberSpec:
-        target = self.group.targets.get(self.found.took_over_from or self.member.member_id, {})
-        return self._spec(self.member, target, counts)
+        specs = [
+            self._spec(group.members[member_id], group.targets.get(member_id, {}), counts)
+            for member_id in group.table
+        ]
+        target = group.targets.get(replaced or self.member.member_id, {})
+        return in_table_order(specs, self._spec(self.member, target, counts), replaced), counts
 
     def _spec(self, member: ConsumerMember, target: Target, counts: dict[bytes, int]) -> MemberSpec:
         names = self.group.subscriptions.topics_of(member, JavaTable.of_list(string_hash, member.topic_names))

@@ -47,7 +47,7 @@ def find_member(
     Errors: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH.
     """
     if request.instance_id is None:
-        found = _known(group, member_id) if member_id in group.members else None
+        found = known_member(group, member_id) if member_id in group.members else None
         if found is None and request.member_epoch != JOIN_EPOCH:
             raise Refused(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}."
@@ -56,10 +56,11 @@ def find_member(
         holder = group.static_member(request.instance_id)
         if request.member_epoch == JOIN_EPOCH:
             if holder is not None:
-                return _take_over(group, holder, member_id, request.instance_id, effects)
-            found = _known(group, member_id) if member_id in group.members else None
+                _check_has_left(group, holder, member_id, request.instance_id)
+                return take_over(group, holder, member_id, effects)
+            found = known_member(group, member_id) if member_id in group.members else None
         else:
-            found = _known(group, check_instance(holder, member_id, request.instance_id).member_id)
+            found = known_member(group, check_instance(holder, member_id, request.instance_id).member_id)
     found = found or Found(ConsumerMember(member_id), NEW_MEMBER)
     _check_epoch(found.current, request)
     return found
@@ -75,23 +76,26 @@ def check_instance(holder: ConsumerMember | None, member_id: str, instance_id: s
     return holder
 
 
-def _known(group: ConsumerGroup, member_id: str) -> Found:
+def known_member(group: ConsumerGroup, member_id: str) -> Found:
+    """A member that is there, with what it has."""
     return Found(group.members[member_id], group.currents[member_id])
 
 
-def _take_over(
-    group: ConsumerGroup, holder: ConsumerMember, member_id: str, instance_id: str, effects: Effects
-) -> Found:
-    """Let a static member that joins be the one that has its instance id, if that one has left for now."""
-    current = group.currents[holder.member_id]
-    if holder.classic is None and current.member_epoch != LEFT_FOR_NOW_EPOCH:
+def _check_has_left(group: ConsumerGroup, holder: ConsumerMember, member_id: str, instance_id: str) -> None:
+    """Of two members of the new protocol the second takes over only if the first has left for now."""
+    epoch = group.currents[holder.member_id].member_epoch
+    if holder.classic is None and epoch != LEFT_FOR_NOW_EPOCH:
         message = (
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
             f"instance id is owned by {holder.member_id} member."
         )
         raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, message)
+
+
+def take_over(group: ConsumerGroup, holder: ConsumerMember, member_id: str, effects: Effects) -> Found:
+    """Let a static member that joins be the one that has its instance id, with all that that one has."""
     member = replace(holder, member_id=member_id)
-    current = replace(current, member_epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    current = replace(group.currents[holder.member_id], member_epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     effects.records += member_tombstones(group.group_id, holder.member_id)
     effects.records.append(new_member_record(group.group_id, member))
     target = as_kept(group.targets.get(holder.member_id, {}))

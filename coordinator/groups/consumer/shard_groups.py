@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.metadata_hash import TopicImage
 from coordinator.groups.consumer.soft_state import SoftState
@@ -47,6 +48,7 @@ class ConsumerGroupSettings:
     max_size: int = 2**31 - 1
     regex_refresh_interval_ms: int = 600_000
     assignors: tuple[str, ...] = ("uniform", "range")
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     overrides: Mapping[str, GroupOverrides] = field(default_factory=dict)  # By group id.
 
     def of(self, group_id: str) -> ConsumerGroupSettings:
@@ -61,6 +63,7 @@ class ConsumerGroupSettings:
             self.max_size,
             self.regex_refresh_interval_ms,
             self.assignors,
+            self.migration_policy,
         )
 
 

@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator.effects import Effects
-from coordinator.groups.consumer.timers import MemberSessionTimer, RevocationTimer
+from coordinator.groups.consumer.timers import (
+    ClassicJoinTimer,
+    ClassicSyncTimer,
+    MemberSessionTimer,
+    RevocationTimer,
+)
 
 REFRESH_MS: Final = 2**31 - 1
 """After so long a group's topics are looked at anew even if nobody reported a change, as in Kafka."""
@@ -31,6 +36,10 @@ class SoftState:
     )
     is_resolving: bool = False  # A run for its regular expressions is under way.
     sessions: dict[str, Session] = field(default_factory=dict)
+    joins: set[str] = field(default_factory=set)  # Ids of classic members that were told to join again.
+    syncs: set[str] = field(
+        default_factory=set
+    )  # Ids of classic members that have yet to fetch their assignment.
     revocations: dict[str, int] = field(
         default_factory=dict
     )  # Member id to the epoch in which it has to confirm.
@@ -71,8 +80,30 @@ class SoftState:
         if self.revocations.pop(member_id, None) is not None:
             effects.set_timer(RevocationTimer(self.group_id, member_id), None)
 
+    def await_join(self, member_id: str, deadline_ms: int, effects: Effects) -> None:
+        """Set the timer for a classic member's next JoinGroup, unless it runs already."""
+        if member_id not in self.joins:
+            self.joins.add(member_id)
+            effects.set_timer(ClassicJoinTimer(self.group_id, member_id), deadline_ms)
+
+    def end_join(self, member_id: str, effects: Effects) -> None:
+        if member_id in self.joins:
+            self.joins.remove(member_id)
+            effects.set_timer(ClassicJoinTimer(self.group_id, member_id), None)
+
+    def await_sync(self, member_id: str, deadline_ms: int, effects: Effects) -> None:
+        self.syncs.add(member_id)
+        effects.set_timer(ClassicSyncTimer(self.group_id, member_id), deadline_ms)
+
+    def end_sync(self, member_id: str, effects: Effects) -> None:
+        if member_id in self.syncs:
+            self.syncs.remove(member_id)
+            effects.set_timer(ClassicSyncTimer(self.group_id, member_id), None)
+
     def forget(self, member_id: str, effects: Effects) -> None:
         """Cancel the timers of a member that is gone."""
         self.end_revocation(member_id, effects)
+        self.end_join(member_id, effects)
+        self.end_sync(member_id, effects)
         if self.sessions.pop(member_id, None) is not None:
             effects.set_timer(MemberSessionTimer(self.group_id, member_id), None)

@@ -103,9 +103,12 @@ class Subscriptions:
         return list(dict.fromkeys((*first, *second)))
 
     def are_homogeneous(self, member_count: int) -> bool:
-        """Whether all members subscribe to the same, as far as a broker looks (A37)."""
+        """Whether all members subscribe to the same, as far as a broker looks (A37).
+
+        What an expression matched counts until the expression is forgotten, even if no member has it any more.
+        """
         if not self.by_regex:
-            return all(count == member_count for count in self.by_name.values())
+            return all(self.by_name[topic] == member_count for topic in self.topics())
         if [*self.by_regex.values()] != [member_count]:
             return False
         return not self.by_name and all(count == 1 for count in self.by_match.values())

@@ -6,12 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator.groups.consumer.assignors import Assignor
-from coordinator.groups.consumer.assignors.specs import (
-    MemberSpec,
-    PartitionCounts,
-    Target,
-    in_table_order,
-)
+from coordinator.groups.consumer.assignors.specs import MemberSpec, PartitionCounts, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +19,16 @@ class ChangedTarget:
 
 def changed_targets(
     assignor: Assignor,
-    specs: Sequence[MemberSpec],
+    members: Sequence[MemberSpec],
     partition_counts: PartitionCounts,
     stored: Mapping[str, Target],
     *,
     is_homogeneous: bool,
 ) -> Iterator[ChangedTarget]:
-    """Compute the targets of the members `specs`; yield those that differ from the `stored` ones, in record order.
+    """Compute the targets of `members`, and yield those that differ from the `stored` ones, in record order.
 
-    `specs` are in the order in which the broker gathers them: the group's own table, then a member that joins now.
+    The members are in the order of their map (`in_table_order`).
     """
-    members = in_table_order(specs)
     computed = assignor(members, partition_counts, is_homogeneous)
     for member in members:
         target = computed.get(member.member_id, {})

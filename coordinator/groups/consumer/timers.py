@@ -19,3 +19,19 @@ class RevocationTimer:
 
     group_id: str
     member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicJoinTimer:
+    """The end of the time in which a classic member that was told so joins again."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicSyncTimer:
+    """The end of the time in which a classic member fetches its assignment after its JoinGroup."""
+
+    group_id: str
+    member_id: str

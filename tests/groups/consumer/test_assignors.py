@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.groups.consumer.assignors import ASSIGNORS
-from coordinator.groups.consumer.assignors.specs import NO_TARGET, MemberSpec, Target
+from coordinator.groups.consumer.assignors.specs import NO_TARGET, MemberSpec, Target, in_table_order
 from coordinator.groups.consumer.java_order import JavaTable, TimelineTable, string_hash
 from coordinator.groups.consumer.target import changed_targets
 from tests.oracle.assignor_vectors import VECTORS, History, Step, Targets, histories
@@ -25,28 +25,27 @@ class Group:
 
     def play(self, step: Step) -> None:
         if step.kind == "L":
-            gone, _ = step.members
+            gone, heartbeating = step.members
             self.members.remove(gone)
             del self.names[gone], self.targets[gone]
-            self.compute()
+            self.compute(heartbeating)
             return
         (member_id,) = step.members
         is_changed = set(self.names.get(member_id, ())) != set(step.names)
         self.names[member_id] = step.names
         if is_changed:
-            self.compute(joining=member_id)
+            self.compute(member_id)
         self.members.put(member_id)
         self.members.put(member_id)  # Its description, and then what it has.
         self.names[member_id] = tuple(sorted(step.names))
 
-    def compute(self, joining: str | None = None) -> None:
-        order = [*self.members]
-        if joining is not None and joining not in self.members:
-            order.append(joining)
-        subscriptions = [set(self.names[member_id]) for member_id in order]
+    def compute(self, heartbeating: str) -> None:
+        specs = [self.spec(member_id) for member_id in self.members]
+        members = in_table_order(specs, self.spec(heartbeating), None)
+        subscriptions = [set(self.names[member.member_id]) for member in members]
         for changed in changed_targets(
             self.assign,
-            [self.spec(member_id) for member_id in order],
+            members,
             {topic.topic_id: topic.partition_count for topic in self.topics.values()},
             self.targets,
             is_homogeneous=all(names == subscriptions[0] for names in subscriptions),

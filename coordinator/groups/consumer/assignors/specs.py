@@ -38,12 +38,27 @@ class MemberSpec:
     target: Target
 
 
-def in_table_order(specs: Sequence[MemberSpec]) -> list[MemberSpec]:
-    """Return the members in the order of the map that they are put into, one after the other."""
-    by_id = {spec.member_id: spec for spec in specs}
+def in_table_order(
+    specs: Sequence[MemberSpec], updated: MemberSpec, replaced: str | None
+) -> list[MemberSpec]:
+    """Return the members in the order of the map that they are put into, one after the other.
+
+    First `specs`, in the order of the group's own table; then `updated`, a member of the group or one that joins now; and
+    the member `replaced` is taken out, before or after that as a table of these two has it: the map may have grown by then.
+    """
+    by_id = {spec.member_id: spec for spec in (*specs, updated)}
     table = JavaTable(string_hash)
     for spec in specs:
         table.put(spec.member_id)
+    changes = JavaTable(string_hash)
+    changes.put(updated.member_id)
+    if replaced is not None:
+        changes.put(replaced)
+    for member_id in changes:
+        if member_id == replaced:
+            table.remove(member_id)
+        else:
+            table.put(member_id)
     return [by_id[member_id] for member_id in table]
 
 
