@@ -187,6 +187,7 @@ profile: $(VENV)/.dev
 	$(BIN)/python -m bench.pairs.profile heartbeat
 	$(BIN)/python -m bench.pairs.profile commit
 	$(BIN)/python -m bench.pairs.profile large-commit
+	$(BIN)/python -m bench.pairs.profile storm
 
 bench-log: $(VENV)/.dev
 	$(BIN)/python -m bench.loading

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from coordinator.runtime.collector import CHECK_EVERY_MS, OFF, WORTH_IT, YOUNG, Collector
+from coordinator.runtime.collector import (
+    CHECK_EVERY_MS,
+    FEW_BLOCKS,
+    OFF,
+    WORTH_IT,
+    YOUNG,
+    Collector,
+)
 from harness.doubles.manual_timers import ManualTimers
 from muster.serve import _begin_to_collect, _leave_full_collections_to_the_daemon
 
@@ -52,7 +59,10 @@ class World(ManualTimers):
         super().__init__(10**6)
         self.gc = FakeGc()
         self.has_clients = True
-        self.collector = Collector(self.set_timer, self.now_ms, lambda: self.has_clients, self.gc)
+        self.blocks = 1_000_000
+        self.collector = Collector(
+            self.set_timer, self.now_ms, lambda: self.has_clients, self.gc, lambda: self.blocks
+        )
 
     def freeze(self, times: int) -> None:
         for _ in range(times):
@@ -94,6 +104,16 @@ def test_everything_is_looked_at_when_no_client_is_there(world: World) -> None:
     assert world.check() == [], "nothing was frozen since"
     world.freeze(WORTH_IT - 1)
     assert world.check() == []
+
+
+def test_what_takes_long_to_look_at_is_not(world: World) -> None:
+    """A client that connects meanwhile would wait for it: 200 ms with 20,000 members."""
+    world.freeze(WORTH_IT)
+    world.has_clients = False
+    world.blocks += FEW_BLOCKS + 1
+    assert world.check() == []
+    world.blocks -= 1
+    assert world.check() == ["unfreeze", "collect", "freeze"], "as soon as enough of it is gone"
 
 
 def test_where_python_collects_by_itself_nothing_is_done() -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from bench.pairs import frames
 from bench.pairs.frames import Joined
-from bench.pairs.lanes import RECEIVE_BYTES, LoadError, connect
+from bench.pairs.lanes import RECEIVE_BYTES, LoadError, connect_all
 from harness.processes import HOST, wait_until
 from harness.wire import WireClient
 from protocol.codec.codec import decode
@@ -208,7 +208,7 @@ def joined(
 ) -> list[tuple[socket.socket, Joined]]:
     """Stable groups of `size` members with a connection for each member."""
     await_coordinator(port, group_ids)
-    connections = [connect(port) for _ in range(len(group_ids) * size)]
+    connections = connect_all(port, len(group_ids) * size)
     crowd = Crowd(group_ids, size, connections)
     crowd.join(deadline_s)
     return list(zip(connections, crowd.members(), strict=True))

@@ -15,7 +15,7 @@ from bench.pairs import curves, frames
 from bench.pairs.crowd import ANSWER_HEADER_BYTES, REBALANCE_MS, Crowd, await_coordinator
 from bench.pairs.curves import Curve
 from bench.pairs.frames import JOIN, PROTOCOL, PROTOCOL_TYPE, SUBSCRIPTION
-from bench.pairs.lanes import LoadError, ask, connect
+from bench.pairs.lanes import LoadError, ask, connect_all
 from bench.pairs.plan import Plan
 from bench.pairs.servers import cpu_us
 from bench.pairs.storms import DEADLINE_S
@@ -50,7 +50,7 @@ def rebalances(server: ServerProcess, plan: Plan) -> Curve:
     def cost_us(size: int, name: str) -> float:
         group_ids = _group_ids(f"rebalance-{name}", size, plan)
         await_coordinator(server.port, group_ids)
-        connections = [connect(server.port) for _ in range(len(group_ids) * size)]
+        connections = connect_all(server.port, len(group_ids) * size)
         before = _when_quiet(server.pid)
         Crowd(group_ids, size, connections).join(DEADLINE_S)
         cost = _when_quiet(server.pid) - before
@@ -67,8 +67,8 @@ def joins(plan: Plan) -> Curve:
         def cost_us(size: int, name: str) -> float:
             group_ids = _group_ids(f"join-{name}", size, plan)
             await_coordinator(server.port, group_ids)
-            waiting = [connect(server.port) for _ in range(len(group_ids) * size)]
-            later = [connect(server.port) for _ in range(len(waiting) // LATER)]
+            waiting = connect_all(server.port, len(group_ids) * size)
+            later = connect_all(server.port, len(waiting) // LATER)
             _join(waiting, group_ids)
             before = _when_quiet(server.pid)
             _join(later, group_ids)

@@ -22,6 +22,8 @@ from harness.processes import HOST
 
 RECEIVE_BYTES: Final = 1 << 16
 PATIENCE_S: Final = 60.0
+CONNECTS_AT_ONCE: Final = 40
+CONNECT_PAUSE_S: Final = 0.002
 _SIZE = struct.Struct(">i")
 
 
@@ -62,6 +64,16 @@ class Load:
 def connect(port: int) -> socket.socket:
     made = socket.create_connection((HOST, port), timeout=PATIENCE_S)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
+
+
+def connect_all(port: int, count: int) -> list[socket.socket]:
+    """Connect so many times, with pauses: one too many for Kafka's queue of 50 waits a second to ask again."""
+    made: list[socket.socket] = []
+    for number in range(count):
+        if number % CONNECTS_AT_ONCE == CONNECTS_AT_ONCE - 1:
+            time.sleep(CONNECT_PAUSE_S)
+        made.append(connect(port))
     return made
 
 

@@ -1,6 +1,6 @@
 """A flame graph of the daemon under one load: where the time of a request goes, all threads, by `py-spy`.
 
-python -m bench.pairs.profile heartbeat|commit|large-commit [--out docs/images/flame-NAME.svg] [--seconds 15]
+python -m bench.pairs.profile heartbeat|commit|large-commit|storm [--out docs/images/flame-NAME.svg] [--seconds 15]
 """
 
 from __future__ import annotations
@@ -8,25 +8,59 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, TypeAlias
 
 from bench.pairs import frames, lanes
 from bench.pairs.frames import COMMIT, HEARTBEAT, Joined
 from bench.pairs.page import ROOT
 from bench.pairs.servers import muster
 from bench.pairs.singles import PARTITIONS, commit_of, lanes_of, make_topic
+from bench.pairs.storms import NO_DELAY, SIZE, Storms
+from harness.processes import ServerProcess
 
 SAMPLES_PER_S: Final = 400
+STORM_GROUPS: Final = 1_000
 PY_SPY: Final = Path(sys.executable).with_name("py-spy")
 
 
-LOADS: Final[dict[str, tuple[Callable[[Joined], bytes], tuple[int, int], int]]] = {
-    "heartbeat": (frames.heartbeat, HEARTBEAT, 500),
-    "commit": (commit_of(1), COMMIT, 500),
-    "large-commit": (commit_of(PARTITIONS), COMMIT, 50),
+Load: TypeAlias = Callable[[float], object]
+"""Puts its load on a daemon for so many seconds."""
+
+
+def _steady(
+    frame_of: Callable[[Joined], bytes], api: tuple[int, int], connections: int
+) -> Callable[[ServerProcess], Load]:
+    """Each connection sends one frame over and over."""
+
+    def prepared(daemon: ServerProcess) -> Load:
+        make_topic(daemon)
+        loaded = lanes_of(daemon, "profile", connections, frame_of, api)
+        return lambda seconds: lanes.run(loaded, seconds, daemon.pid)
+
+    return prepared
+
+
+def _storms(daemon: ServerProcess) -> Load:
+    """One storm of 1,000 groups after the other; their last one may begin just before the time is over."""
+    storms = Storms("profile", daemon, 0.0)
+
+    def load(seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            storms.storm(f"profile-{len(storms.seconds)}", STORM_GROUPS, SIZE)
+
+    return load
+
+
+LOADS: Final[dict[str, Callable[[ServerProcess], Load]]] = {
+    "heartbeat": _steady(frames.heartbeat, HEARTBEAT, 500),
+    "commit": _steady(commit_of(1), COMMIT, 500),
+    "large-commit": _steady(commit_of(PARTITIONS), COMMIT, 50),
+    "storm": _storms,
 }
 
 
@@ -47,16 +81,15 @@ def main() -> None:
 
 def record(directory: Path, load: str, out: Path, seconds: int, policy: str) -> None:
     """Put the load on a daemon of its own, and draw what it does meanwhile."""
-    frame_of, api, connections = LOADS[load]
+    settings = NO_DELAY | {"muster.flush.policy": policy}
     # Pure Python: what is compiled has no frames that py-spy could show.
-    with muster(directory, {"muster.flush.policy": policy}, tree=ROOT) as daemon:
-        make_topic(daemon)
-        loaded = lanes_of(daemon, "profile", connections, frame_of, api)
-        lanes.run(loaded, 1.0, daemon.pid)
+    with muster(directory, settings, tree=ROOT) as daemon:
+        run = LOADS[load](daemon)
+        run(1.0)
         command = [str(PY_SPY), "record", "--pid", str(daemon.pid), "--duration", str(seconds)]
         command += ["--rate", str(SAMPLES_PER_S), "--threads", "--output", str(out)]
         spy = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        lanes.run(loaded, seconds + 3.0, daemon.pid)
+        run(seconds + 3.0)
         if spy.wait(60):
             raise SystemExit(f"py-spy ended with {spy.returncode}")
     # It takes its command line for a title; where things lie on this machine does not belong there.

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Final
 
 from bench.pairs.crowd import Crowd, await_coordinator
-from bench.pairs.lanes import connect
+from bench.pairs.lanes import connect_all
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import KAFKA, Section
 from bench.pairs.servers import cpu_of
@@ -46,7 +46,7 @@ class Storms:
         """One more, of groups that are new; they are left to stand when it is over."""
         group_ids = [f"{name}-{index:05d}" for index in range(groups)]
         await_coordinator(self.server.port, group_ids)
-        connections = [connect(self.server.port) for _ in range(groups * size)]
+        connections = connect_all(self.server.port, groups * size)
         before = cpu_of(self.server.pid)
         took_s = Crowd(group_ids, size, connections).join(DEADLINE_S)
         self.seconds.append(took_s - self.delay_s)

@@ -15,7 +15,7 @@ from typing import Final
 from bench.pairs import frames
 from bench.pairs.crowd import DESCRIBE_VERSION, Crowd, await_coordinator
 from bench.pairs.frames import HEARTBEAT
-from bench.pairs.lanes import RECEIVE_BYTES, LoadError, connect
+from bench.pairs.lanes import RECEIVE_BYTES, LoadError, connect_all
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import KAFKA, Section
 from bench.pairs.singles import errors_in
@@ -47,7 +47,7 @@ class Herds:
     def herd(self, group_id: str, size: int, when: Callable[[], None] = lambda: None) -> None:
         """One more, of a group that is new; its members are connected, and join when `when` returns."""
         await_coordinator(self.server.port, [group_id])
-        connections = [connect(self.server.port) for _ in range(size)]
+        connections = connect_all(self.server.port, size)
         crowd = Crowd([group_id], size, connections)
         when()
         self.seconds.append(crowd.join(DEADLINE_S))
@@ -73,7 +73,7 @@ class Expiring:
         self._server = server
         group_ids = [f"{name}-{index:05d}" for index in range(plan.groups)]
         await_coordinator(server.port, group_ids)
-        self.connections = [connect(server.port) for _ in range(plan.groups * plan.group_size)]
+        self.connections = connect_all(server.port, plan.groups * plan.group_size)
         try:
             crowd = Crowd(group_ids, plan.group_size, self.connections, plan.expiry_ms)
             crowd.join(DEADLINE_S)

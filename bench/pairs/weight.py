@@ -10,7 +10,7 @@ from typing import Final
 from bench.pairs import frames
 from bench.pairs.crowd import Crowd, await_coordinator, joined
 from bench.pairs.frames import Joined
-from bench.pairs.lanes import RECEIVE_BYTES, LoadError, connect
+from bench.pairs.lanes import RECEIVE_BYTES, LoadError, connect_all
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import KAFKA, Section, target
 from bench.pairs.servers import cpu_of, resident_mb
@@ -56,7 +56,7 @@ def _idle(plan: Plan, server: ServerProcess) -> list[float]:
     count = max(1, plan.idle_members // joined_at_once)
     members = crowds(server, "idle", count, plan.groups, plan.group_size)
     members = members[: plan.idle_members]
-    connections = [connect(server.port) for _ in range(min(len(members), CONNECTIONS_MAX))]
+    connections = connect_all(server.port, min(len(members), CONNECTIONS_MAX))
     beats = [
         (connections[index % len(connections)], frames.heartbeat(member))
         for index, member in enumerate(members)
@@ -94,7 +94,7 @@ def _beat(beats: Sequence[tuple[socket.socket, bytes]], seconds: float) -> None:
 def crowds(server: ServerProcess, name: str, count: int, groups: int, size: int) -> list[Joined]:
     """`count` times `groups` stable groups, which join one crowd after the other over the same connections."""
     members: list[Joined] = []
-    connections = [connect(server.port) for _ in range(groups * size)]
+    connections = connect_all(server.port, groups * size)
     for number in range(count):
         group_ids = [f"{name}-{number}-{index:05d}" for index in range(groups)]
         await_coordinator(server.port, group_ids)
