@@ -1,8 +1,8 @@
 """Histories of one consumer group, as Histories.java plays them with Kafka's own group manager, played with ours.
 
-Each line is a step as JSON: a topic that is made or grows, the clock, a timer that fired, or a heartbeat; the last two with
-the records that were written and what was answered. What has no order in Kafka is sorted on both sides: the topics and partitions
-of answers and of what members have.
+Each line is a step as JSON: a topic that is made or grows, the clock, a timer that fired, or a heartbeat; the
+last two with the records that were written and what was answered. What has no order in Kafka is sorted on both
+sides: the topics and partitions of answers and of what members have.
 """
 
 from __future__ import annotations
@@ -216,7 +216,11 @@ class Player:
                     assert value == theirs[name], f"another answer: {name} {value}"
         theirs_in_order = line.get("records", [])
         if "leave" in line:  # In the order of a set of members, which is another one in each JVM.
-            order = [each.key.member_id for each in effects.records if hasattr(each.key, "member_id")]
+            order = [
+                each.key.member_id
+                for each in effects.records
+                if isinstance(each, CoordinatorRecord) and hasattr(each.key, "member_id")
+            ]
             theirs_in_order.sort(key=lambda each: order.index(each["key"].get("memberId", order[-1])))
         self._compare_records(theirs_in_order, effects)
         self._carry_out(effects)
@@ -252,7 +256,7 @@ def _target(record: dict[str, Any]) -> list[Any] | None:
 
 
 def played(lines: Iterable[str]) -> Iterator[int]:
-    """Play histories, and yield the seed of each that came out equal. Raises AssertionError at the first other one."""
+    """Play histories; yield the seed of each that came out equal. AssertionError at the first other one."""
     player = None
     for number, text in enumerate(lines):
         line = json.loads(text)

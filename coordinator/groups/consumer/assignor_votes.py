@@ -1,7 +1,7 @@
 """Which assignor the members of a consumer group prefer: the one that most of them name (A22).
 
-Of two with as many votes it is the one that comes first, in a broker's table of them; which is another table, in another
-order, while a member is about to vote otherwise.
+Of two with as many votes it is the one that comes first, in a broker's table of them; which is another table, in
+another order, while a member is about to vote otherwise.
 """
 
 from __future__ import annotations

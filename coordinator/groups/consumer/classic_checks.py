@@ -1,4 +1,4 @@
-"""What a request of a classic member of a consumer group has to be, in Kafka's order; each raises Refused (A.7)."""
+"""What a request of a classic member of a consumer group has to be; each check raises Refused (A.7)."""
 
 from __future__ import annotations
 

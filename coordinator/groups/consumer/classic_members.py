@@ -1,7 +1,8 @@
-"""Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup of those that have not moved yet (A.7).
+"""Classic members of a consumer group: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup (A.7).
 
-To such a member its epoch is the generation, and each of its JoinGroups is a step like a heartbeat: it says what it owns in its
-subscription. It is told to rejoin (REBALANCE_IN_PROGRESS) where another would just get its next partitions.
+To such a member its epoch is the generation, and each of its JoinGroups is a step like a heartbeat: it says what
+it owns in its subscription. It is told to rejoin (REBALANCE_IN_PROGRESS) where another would just get its next
+partitions.
 """
 
 from __future__ import annotations
@@ -210,7 +211,7 @@ def heartbeat(
 
 
 def _has_to_rejoin(group: ConsumerGroup, member: ConsumerMember, current: CurrentAssignment) -> bool:
-    """Whether there is a newer target, something to give up, or something that it waited for and that is free now."""
+    """Whether there is a newer target, something to give up, or free by now all that it waited for."""
     if current.member_epoch < group.assignment_epoch or current.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     if current.state is not MemberState.UNRELEASED_PARTITIONS:

@@ -1,7 +1,8 @@
-"""Regular expressions of subscriptions: what of them is wrong, in the words of RE2/J, and which topics they match (A45).
+"""Regular expressions of subscriptions: what is wrong, in RE2/J's words, and which topics match (A45).
 
-Brokers use RE2/J; this is RE2 itself, of which that is a translation, so nothing that a client sends takes more time than in proportion
-to its length. Where the two differ is said in DIFFERENCES. The library is loaded with the first expression.
+Brokers use RE2/J; this is RE2 itself, of which that is a translation, so nothing that a client sends takes more
+time than in proportion to its length. Where the two differ is said in DIFFERENCES. The library is loaded with
+the first expression.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ class InvalidExpression(Exception):
 @lru_cache(1_000)
 def compiled(expression: str) -> Any:
     """Return the compiled expression. Raises InvalidExpression."""
-    import re2  # A tenth of a start that has no use for it.
+    import re2  # Only here: most daemons never see an expression.
 
     options = re2.Options()
-    options.log_errors = False
+    options.log_errors = False  # They would go to standard error.
+    options.never_capture = True
     options.max_mem = EXPRESSION_BYTES_MAX
     try:
         return re2.compile(expression, options)

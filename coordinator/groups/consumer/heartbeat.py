@@ -50,9 +50,7 @@ def consumer_group_heartbeat(
         effects.reply(context.reply_to, response)
         return
     effects.add(own.result())
-    if own.background:
-        effects.background += own.background
-        shard.soft(request.group_id).is_resolving = True
+    effects.background += own.background
     effects.reply(context.reply_to, response)
 
 

@@ -1,4 +1,4 @@
-"""A member that goes: for good, for now (a static one), or because it was not heard of in time (A7 to A11, A29, A30)."""
+"""A member that goes: for good, for now (a static one), or since it was silent (A7 to A11, A29, A30)."""
 
 from __future__ import annotations
 

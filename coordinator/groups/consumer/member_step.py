@@ -1,7 +1,7 @@
-"""One step of a member, whatever request it came with: what it says of itself, the group's epoch, the target, what it has.
+"""One step of a member: what it says of itself, the group's epoch, the target, what it has.
 
-Each is a function below, in Kafka's order, and all that changes is in the records that it adds: so what a step finds is the
-group as stored, and its member beside it as it will be.
+Whatever request it comes with, each is a function below, in Kafka's order, and all that changes is in the
+records that it adds: so what a step finds is the group as stored, and its member beside it as it will be.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NOT_COMPUTED = 0
 
 @dataclass(slots=True)
 class MemberStep:
-    """The group as stored, the member as found and as it will be, and what the member says it owns (None: nothing)."""
+    """The group as stored, the member as found and as it will be, and what it reports to own (None: nothing)."""
 
     shard: ConsumerGroups
     group: ConsumerGroup
@@ -95,7 +95,7 @@ class MemberStep:
         return not self.member.subscribes_as(self.found.member)
 
     def maybe_bump(self, *, is_due: bool) -> None:
-        """Raise the group's epoch if the member subscribes to other topics, or if its topics are others by now (A15)."""
+        """Raise the group's epoch if the member subscribes to other topics, or these are others by now (A15)."""
         group, soft = self.group, self.shard.soft(self.group.group_id)
         if not is_due and not soft.is_stale(self.at.now_ms, group.epoch):
             return
@@ -114,7 +114,7 @@ class MemberStep:
             self.add(new_partition_metadata_tombstone(group.group_id))
 
     def maybe_compute_target(self) -> tuple[int, Target]:
-        """Compute the group's target if it is of an older epoch; return its epoch, and the member's part of it (A19)."""
+        """Compute the target if it is of an older epoch; return its epoch, and the member's part of it (A19)."""
         group, member_id = self.group, self.member.member_id
         stored = group.targets.get(self.found.took_over_from or member_id, {})
         interval_ms = self.shard.settings.of(group.group_id).assignment_interval_ms
@@ -172,6 +172,8 @@ class MemberStep:
                 is_subscription_changed=self.is_changed,
             )
         except UnknownMemberState:
+            if self.effects.background:  # Nobody will carry them out.
+                self.shard.soft(self.group.group_id).is_resolving = False
             raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, UNKNOWN_STATE) from None
         if after != before:
             self.add(new_current_record(self.group.group_id, self.member.member_id, after))

@@ -32,7 +32,7 @@ FENCED: Final = (
 
 
 class Found(NamedTuple):
-    """A member as it was before this heartbeat, and what it has; `took_over_from` is the id of a static one it replaces."""
+    """A member as it was, and what it has; `took_over_from` is the id of the static one that it replaces."""
 
     member: ConsumerMember
     current: CurrentAssignment
@@ -71,7 +71,10 @@ def check_instance(holder: ConsumerMember | None, member_id: str, instance_id: s
     if holder is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if holder.member_id != member_id:
-        message = f"Static member {member_id} with instance id {instance_id} was fenced by member {holder.member_id}."
+        message = (
+            f"Static member {member_id} with instance id {instance_id} was fenced by member "
+            f"{holder.member_id}."
+        )
         raise Refused(ErrorCode.FENCED_INSTANCE_ID, message)
     return holder
 
@@ -105,7 +108,7 @@ def take_over(group: ConsumerGroup, holder: ConsumerMember, member_id: str, effe
 
 
 def _check_epoch(current: CurrentAssignment, request: ConsumerGroupHeartbeatRequest) -> None:
-    """Raise Refused if the heartbeat is of another epoch; the one before is taken while its answer may be lost (A31)."""
+    """Raise Refused if the heartbeat is of another epoch; the one before may be an answer that was lost (A31)."""
     received, known = request.member_epoch, current.member_epoch
     if received in (JOIN_EPOCH, known):
         return

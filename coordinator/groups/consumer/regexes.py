@@ -1,7 +1,7 @@
 """Subscriptions by regular expression: their changes, and the runs that find out what they match (A45 to A49).
 
-A run reads the names of all topics, so it is no part of a heartbeat: a heartbeat asks for it, another thread does it, and
-its result is an event of its own. The rebalance that it may lead to is driven by heartbeats again.
+A run reads the names of all topics, so it is no part of a heartbeat: a heartbeat asks for it, another thread
+does it, and its result is an event of its own. The rebalance that it may lead to is driven by heartbeats again.
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ def maybe_resolve(
     if last is not None:
         is_due = is_due or at.wall_ms > last.wall_ms + shard.settings.regex_refresh_interval_ms
     if is_due and regexes:
+        soft.is_resolving = True
         effects.background.append(ResolveRegexes(group.group_id, in_run_order(regexes)))
 
 
@@ -113,7 +114,7 @@ def in_run_order(regexes: Collection[str]) -> tuple[str, ...]:
 
 
 def on_regexes_resolved(shard: ConsumerGroups, event: RegexesResolved, at: Moment, effects: Effects) -> None:
-    """Write what a run found, for all expressions that members still have; raise the epoch if topics changed (A46)."""
+    """Write what a run found for expressions that members still have; raise the epoch if it is new (A46)."""
     soft, group = shard.known_soft(event.group_id), shard.groups.get(event.group_id)
     if soft is not None:
         soft.is_resolving = False

@@ -40,7 +40,7 @@ class GroupOverrides:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupSettings:
-    """The settings of consumer groups, under Kafka's names without `group.consumer`. Defaults are a stock broker's."""
+    """The settings of consumer groups, Kafka's names without `group.consumer`. Defaults are a stock broker's."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000

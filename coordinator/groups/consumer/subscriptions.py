@@ -54,7 +54,7 @@ class Subscriptions:
 
     @contextmanager
     def supposing(self, before: ConsumerMember | None, after: ConsumerMember | None) -> Iterator[None]:
-        """Count a change only for as long as the block runs; what an expression matched that nobody has then, is not."""
+        """Count a change as long as the block runs, and not what an expression matched that nobody has then."""
         old, new, kept = _regex(before), _regex(after), self.by_regex.copy()
         self._count_names(before, after)
         _subtract(self.by_regex, () if old is None else (old,))

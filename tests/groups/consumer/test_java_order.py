@@ -1,8 +1,9 @@
-"""Tables are walked as a JVM walks them: the orders were printed by OpenJDK 17 (tests/oracle/Orders.java)."""
+"""Tables are walked as a JVM walks them: the orders were printed by OpenJDK 17 (tests/java/Orders.java)."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from coordinator.groups.consumer.java_order import (
 )
 
 ORDERS: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "oracle" / "orders.json").read_text())
-HASHES = {"string": string_hash, "int": int_hash, "uuid": uuid_hash}
+HASHES: dict[str, Callable[[Any], int]] = {"string": string_hash, "int": int_hash, "uuid": uuid_hash}
 
 
 def key_of(kind: str, text: str) -> Any:

@@ -119,9 +119,8 @@ def test_a_member_goes_with_its_tombstones() -> None:
     log = joined()
     log.add(*member_tombstones("g", "alice"), new_epoch_record("g", 3, 0))
     group = log.group
-    assert [*map(len, (group.members, group.currents, group.targets, group.static_members, group.table))] == [
-        0
-    ] * 5
+    assert (group.members, group.currents, group.targets, group.static_members) == ({}, {}, {}, {})
+    assert list(group.table) == []
     assert (group.epoch, group.held.epoch_of(TOPIC, 0), group.assignor_votes.preferred) == (3, FREE, None)
     assert (group.subscriptions.topics(), group.state) == (set(), GroupState.EMPTY)
 
@@ -251,15 +250,21 @@ def test_a_state_of_a_later_version_is_unknown() -> None:
 
 def test_states_of_a_group() -> None:
     """Tested in this order, so that a group whose target is late is Assigning whatever its members do."""
-    log = joined()
-    log.add(new_epoch_record("g", 3, 77))
-    assert log.group.state is GroupState.ASSIGNING
-    log.add(new_target_epoch_record("g", 3, 1240))
-    assert log.group.state is GroupState.RECONCILING
-    log.add(new_current_record("g", "alice", CurrentAssignment(3, 2, MemberState.UNRELEASED_PARTITIONS)))
-    assert log.group.state is GroupState.RECONCILING
-    log.add(new_current_record("g", "alice", CurrentAssignment(3, 3)))
-    assert log.group.state is GroupState.STABLE
+    log, seen = joined(), []
+    for record in (
+        new_epoch_record("g", 3, 77),
+        new_target_epoch_record("g", 3, 1240),
+        new_current_record("g", "alice", CurrentAssignment(3, 2, MemberState.UNRELEASED_PARTITIONS)),
+        new_current_record("g", "alice", CurrentAssignment(3, 3)),
+    ):
+        log.add(record)
+        seen.append(log.group.state)
+    assert seen == [
+        GroupState.ASSIGNING,
+        GroupState.RECONCILING,
+        GroupState.RECONCILING,
+        GroupState.STABLE,
+    ]
 
 
 def test_only_removal_needs_a_group_key() -> None:

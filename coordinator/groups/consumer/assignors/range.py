@@ -14,7 +14,7 @@ def assign_ranges(
 ) -> dict[str, Target]:
     """Targets of all members. Static ones come first, by their instance id; dynamic ones by their member id."""
     in_order = sorted(members, key=_rank)
-    # Where all count as alike, the first one stands for all: one that has joined since may subscribe to something else.
+    # Where all count as alike the first one stands for all; one that has joined since may be another.
     alike = in_order[:1] * len(in_order) if is_homogeneous else in_order
     subscriber_counts = Counter(topic_id for like in alike for topic_id in like.topic_ids)
     blocks = {

@@ -43,8 +43,9 @@ def in_table_order(
 ) -> list[MemberSpec]:
     """Return the members in the order of the map that they are put into, one after the other.
 
-    First `specs`, in the order of the group's own table; then `updated`, a member of the group or one that joins now; and
-    the member `replaced` is taken out, before or after that as a table of these two has it: the map may have grown by then.
+    First `specs`, in the order of the group's own table; then `updated`, a member of the group or one that joins
+    now; and the member `replaced` is taken out, before or after that as a table of these two has it: the map may
+    have grown by then.
     """
     by_id = {spec.member_id: spec for spec in (*specs, updated)}
     table = JavaTable(string_hash)
