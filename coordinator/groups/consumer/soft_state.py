@@ -62,11 +62,12 @@ class SoftState:
         effects.set_timer(MemberSessionTimer(self.group_id, member_id), deadline_ms)
 
     def is_session_over(self, member_id: str, now_ms: int, effects: Effects) -> bool:
-        """Say, as its timer fires, whether the session is over; arm the timer again if not."""
+        """Say, as its timer fires, whether the session is over, which is then forgotten; else arm the timer again."""
         session = self.sessions.get(member_id)
         if session is None:
             return False
         if now_ms >= session.deadline_ms:
+            del self.sessions[member_id]
             return True
         session.timer_ms = session.deadline_ms
         effects.set_timer(MemberSessionTimer(self.group_id, member_id), session.deadline_ms)
