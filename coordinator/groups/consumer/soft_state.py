@@ -62,7 +62,7 @@ class SoftState:
         effects.set_timer(MemberSessionTimer(self.group_id, member_id), deadline_ms)
 
     def is_session_over(self, member_id: str, now_ms: int, effects: Effects) -> bool:
-        """Say, as its timer fires, whether the session is over, which is then forgotten; else arm the timer again."""
+        """Whether the session is over as its timer fires, and so forgotten; else the timer is armed again."""
         session = self.sessions.get(member_id)
         if session is None:
             return False
