@@ -188,6 +188,7 @@ profile: $(VENV)/.dev
 	$(BIN)/python -m bench.pairs.profile commit
 	$(BIN)/python -m bench.pairs.profile large-commit
 	$(BIN)/python -m bench.pairs.profile storm
+	$(BIN)/python -m bench.pairs.profile herd
 
 bench-log: $(VENV)/.dev
 	$(BIN)/python -m bench.loading

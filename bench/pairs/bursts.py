@@ -205,9 +205,9 @@ def _joins(plan: Plan) -> Section:
             stack.enter_context(_muster(plan, name, tree)) for name, tree in plan.builds.items()
         ]
         servers.append(stack.enter_context(_kafka(plan)))
-        for number in range(plan.storm_warm_ups):
+        for number in range(plan.burst_warm_ups):
             Rounds(KAFKA).burst(servers[-1], f"warm-{number}", groups, size)
-        for number in range(plan.rounds):
+        for number in range(plan.burst_rounds):
             for each, server in zip(contenders, servers, strict=True):
                 each.burst(server, f"burst-{number}", groups, size)
     rows = [
@@ -219,8 +219,8 @@ def _joins(plan: Plan) -> Section:
         target(f"{what}: connections dropped by Muster, a count", [each.dropped for each in ours], 0.0),
     ]
     conditions = (
-        f"Default settings on both sides, but no initial delay; {plan.rounds} bursts of each in turns, after "
-        f"{plan.storm_warm_ups} that do not count for Kafka and none for Muster; Kafka's best against the "
+        f"Default settings on both sides, but no initial delay; {plan.burst_rounds} bursts of each, in turns, "
+        f"after {plan.burst_warm_ups} that does not count for Kafka and none for Muster; Kafka's best against the "
         f"median of ours. What is dropped is counted by the system, for the listening socket."
     )
     return Section(f"Burst: {what}", [TABLE, *rows], targets, conditions)

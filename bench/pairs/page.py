@@ -27,6 +27,8 @@ PROFILED: Final = {
     "heartbeat": "heartbeats, ",
     "commit": "commits of one partition",
     "large-commit": "commits of 1,000 partitions",
+    "storm": "join storm",
+    "herd": "one group of 2,000",
 }
 """What the targets begin with that a load of `make profile` is about."""
 

@@ -35,6 +35,8 @@ class Plan:
     warm_again_s: float = 20.0
     connections: int = 500
     storm_warm_ups: int = 4
+    burst_warm_ups: int = 1  # One of Kafka's takes a minute or two: most clients have to connect again.
+    burst_rounds: int = 2
     start_warm_ups: int = 1  # Starts that do not count: the first formats a storage, and fills the caches.
     restart_rounds: int = 3
     herd_rounds: int = 10
@@ -94,6 +96,7 @@ class Plan:
             self,
             rounds=rounds,
             restart_rounds=rounds,
+            burst_rounds=rounds,
             herd_rounds=rounds,
             idle_rounds=rounds,
             growth_rounds=rounds,
@@ -136,6 +139,8 @@ def quick(directory: Path) -> Plan:
         warm_again_s=0.5,
         connections=50,
         storm_warm_ups=0,
+        burst_warm_ups=0,
+        burst_rounds=1,
         start_warm_ups=0,
         restart_rounds=1,
         herd_rounds=1,

@@ -1,6 +1,6 @@
 """A flame graph of the daemon under one load: where the time of a request goes, all threads, by `py-spy`.
 
-python -m bench.pairs.profile heartbeat|commit|large-commit|storm [--out docs/images/flame-NAME.svg] [--seconds 15]
+python -m bench.pairs.profile heartbeat|commit|large-commit|storm|herd [--out FILE] [--seconds 15]
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bench.pairs.storms import NO_DELAY, SIZE, Storms
 from harness.processes import ServerProcess
 
 SAMPLES_PER_S: Final = 400
-STORM_GROUPS: Final = 1_000
+HERD_SIZE: Final = 2_000
 PY_SPY: Final = Path(sys.executable).with_name("py-spy")
 
 
@@ -44,23 +44,28 @@ def _steady(
     return prepared
 
 
-def _storms(daemon: ServerProcess) -> Load:
-    """One storm of 1,000 groups after the other; their last one may begin just before the time is over."""
-    storms = Storms("profile", daemon, 0.0)
+def _storms(groups: int, size: int) -> Callable[[ServerProcess], Load]:
+    """One storm after the other; the last one may begin just before the time is over."""
 
-    def load(seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            storms.storm(f"profile-{len(storms.seconds)}", STORM_GROUPS, SIZE)
+    def prepared(daemon: ServerProcess) -> Load:
+        storms = Storms("profile", daemon, 0.0)
 
-    return load
+        def load(seconds: float) -> None:
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                storms.storm(f"profile-{len(storms.seconds)}", groups, size)
+
+        return load
+
+    return prepared
 
 
 LOADS: Final[dict[str, Callable[[ServerProcess], Load]]] = {
     "heartbeat": _steady(frames.heartbeat, HEARTBEAT, 500),
     "commit": _steady(commit_of(1), COMMIT, 500),
     "large-commit": _steady(commit_of(PARTITIONS), COMMIT, 50),
-    "storm": _storms,
+    "storm": _storms(1_000, SIZE),
+    "herd": _storms(1, HERD_SIZE),
 }
 
 
