@@ -1,4 +1,4 @@
-"""What a request of a classic member of a consumer group has to be; each check raises Refused (A.7)."""
+"""What a request of a classic member of a consumer group has to be; checks raise Refused (docs/kafka.md 9.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who a heartbeat is from: the member it belongs to, or the one that it makes, or takes over (A.1, A12, A13)."""
+"""Who a heartbeat is from: a member, one that it makes, or one that it takes over (docs/kafka.md 9.1, A12)."""
 
 from __future__ import annotations
 

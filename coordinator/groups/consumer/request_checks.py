@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat has to be whatever the group is: the checks 5 to 12, in Kafka's order (A.1)."""
+"""What a ConsumerGroupHeartbeat has to be whatever its group is: the first checks (docs/kafka.md 9.1)."""
 
 from __future__ import annotations
 
