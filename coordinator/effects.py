@@ -272,7 +272,7 @@ class Effects:
     add up a `Result` of each took a fifth of its time.
     """
 
-    __slots__ = ("atomic", "history", "records", "replies", "superseded", "then", "timers")
+    __slots__ = ("atomic", "background", "history", "records", "replies", "superseded", "then", "timers")
 
     def __init__(self) -> None:
         self.records: list[Appendable] = []
@@ -280,6 +280,7 @@ class Effects:
         self.timers: list[SetTimer] = []
         self.history: list[HistoryRow] = []
         self.superseded: list[ReplyTo] = []
+        self.background: list[object] = []  # What another thread is to find out.
         self.then: object | None = None
         self.atomic = True
 

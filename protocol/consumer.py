@@ -67,6 +67,11 @@ def decode_assignment(assignment: bytes | memoryview) -> ConsumerProtocolAssignm
     return decode(ConsumerProtocolAssignment, _readable_version(assignment), assignment, _VERSION_BYTES)
 
 
+def subscription_version(metadata: bytes | memoryview) -> int:
+    """The version in which a JoinGroup protocol's metadata can be read. Raises DecodeError."""
+    return _readable_version(metadata)
+
+
 def _version_prefix(version: int) -> bytes:
     return version.to_bytes(_VERSION_BYTES, "big", signed=True)
 

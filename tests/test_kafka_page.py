@@ -1,7 +1,7 @@
 """docs/kafka.md has every fact that code, tests and scenarios cite: "3.27" in a comment is 3.27 of that page.
 
-A citation is a number of the page's three lists, 3.1, O1 and N1 onwards, in a comment or a text of the source or
-of the page itself, or a section that follows the page's file name. Numbers in code are numbers.
+A citation is a number of the page's four lists, 3.1, O1, N1 and A1 onwards, in a comment or a text of the
+source or of the page itself, or a section that follows the page's file name. Numbers in code are numbers.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "kafka.md"
 ROOMS = ("bench", "coordinator", "muster", "protocol", "storage", "tests")
 
-FACT = re.compile(r"^- \*\*(3\.\d+|[ON]\d+)\*\* \S", re.MULTILINE)
+FACT = re.compile(r"^- \*\*(3\.\d+|[AON]\d+)\*\* \S", re.MULTILINE)
 SECTION = re.compile(r"^##+ (\d(?:\.\d)?)\.? ", re.MULTILINE)
-CITED_FACT = re.compile(r"(?<!Python )(?<![\w.$=<>~/-])(3\.\d{1,2}|[ON]\d{1,2})(?![\w%]|\.\d)")
-CITED_SECTION = re.compile(r"docs/kafka\.md,? (?:section )?([124-8](?:\.\d)?)(?![\d.])")
+CITED_FACT = re.compile(r"(?<!Python )(?<![\w.$=<>~/-])(3\.\d{1,2}|[AON]\d{1,2})(?![\w%]|\.\d)")
+CITED_SECTION = re.compile(r"docs/kafka\.md,? (?:section )?([124-9](?:\.\d)?)(?![\d.])")
 STREAMS_GROUPS = {88, 89}
+CONSUMER_GROUPS = (*range(1, 6), *range(7, 14), *range(15, 54), *range(58, 61))
 NEWER_KINDS = "## 8. Groups of the newer kinds"
 VERSIONS_OF_SHARE_GROUPS = re.compile(r"((?:\d\d(?:, | and )?)+) have (?:version )?(\d(?:-\d)?)")
 VERSIONS_OF_APIS = re.compile(r"^\| (\d+) \| \w+ \| (\d+(?:-\d+)?) \|", re.MULTILINE)
@@ -82,14 +83,15 @@ def test_facts_are_numbered_without_gaps_and_once() -> None:
     groups = [f"3.{number}" for number in range(1, 91)]
     offsets = [f"O{number}" for number in range(1, 29)]
     newer_kinds = [f"N{number}" for number in range(1, 24)]
-    assert facts == groups + offsets + newer_kinds
+    consumer_groups = [f"A{number}" for number in CONSUMER_GROUPS]
+    assert facts == groups + offsets + newer_kinds + consumer_groups
 
 
 def test_the_facts_of_the_newer_kinds_have_a_section_of_their_own() -> None:
     """None of them stands among those of classic groups, and none of those here."""
     before, _, after = PAGE.read_text().partition(f"\n{NEWER_KINDS}\n")
     assert {number[0] for number in FACT.findall(before)} == {"3", "O"}
-    assert {number[0] for number in FACT.findall(after)} == {"N"}
+    assert {number[0] for number in FACT.findall(after)} == {"N", "A"}
 
 
 def test_what_the_page_cites_of_itself_is_there() -> None:

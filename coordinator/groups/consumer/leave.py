@@ -1,0 +1,101 @@
+"""A member that goes: for good, for now (a static one), or since it was silent (A7 to A11, A29, A30)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.effects import Effects, Moment
+from coordinator.groups.consumer.group import LEFT_FOR_NOW_EPOCH, ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.membership import check_instance
+from coordinator.groups.consumer.metadata_hash import group_hash
+from coordinator.groups.consumer.records import (
+    member_tombstones,
+    new_current_record,
+    new_epoch_record,
+    new_regex_tombstone,
+)
+from coordinator.groups.consumer.refusal import Refused
+from coordinator.groups.consumer.shard_groups import ConsumerGroups
+from coordinator.groups.consumer.timers import MemberSessionTimer, RevocationTimer
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+def leave(
+    shard: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, at: Moment, effects: Effects
+) -> ConsumerGroupHeartbeatResponse:
+    """Let a member go. Raises Refused: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    if request.instance_id is not None:
+        holder = group.static_member(request.instance_id)
+        member = check_instance(holder, request.member_id, request.instance_id)
+        if request.member_epoch == LEFT_FOR_NOW_EPOCH:
+            _leave_for_now(group, member, effects)
+            return _answer(request)
+    elif request.member_id not in group.members:
+        message = f"Member {request.member_id} is not a member of group {group.group_id}."
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, message)
+    else:
+        member = group.members[request.member_id]
+    remove_members(shard, group, [member], effects)
+    return _answer(request)
+
+
+def _answer(request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+
+
+def _leave_for_now(group: ConsumerGroup, member: ConsumerMember, effects: Effects) -> None:
+    """Keep a static member's place and partitions, as if assigned in no epoch, until its session is over (A9)."""
+    current = group.currents[member.member_id]
+    assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in current.assigned.items()}
+    left = replace(current, member_epoch=LEFT_FOR_NOW_EPOCH, assigned=assigned, pending_revocation={})
+    effects.records.append(new_current_record(group.group_id, member.member_id, left))
+
+
+def remove_members(
+    shard: ConsumerGroups, group: ConsumerGroup, members: list[ConsumerMember], effects: Effects
+) -> None:
+    """Remove members, with one new epoch for all of them (A10)."""
+    for member in members:
+        effects.records += member_tombstones(group.group_id, member.member_id)
+    subscriptions = group.subscriptions
+    for member in members:
+        subscriptions.change(member, None)
+    unused = {member.topic_regex for member in members if member.topic_regex} - subscriptions.by_regex.keys()
+    names = set(subscriptions.by_name)
+    for regex, resolved in subscriptions.resolved.items():
+        names.update(() if regex in unused else resolved.topics)
+    for member in members:
+        subscriptions.change(None, member)
+    effects.records += [new_regex_tombstone(group.group_id, regex) for regex in sorted(unused)]
+    metadata_hash = group_hash(shard.images(names))
+    effects.records.append(new_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
+    soft = shard.soft(group.group_id)
+    for member in members:
+        soft.forget(member.member_id, effects)
+
+
+def on_session_timer(shard: ConsumerGroups, timer: MemberSessionTimer, at: Moment, effects: Effects) -> None:
+    """Remove a member that was silent for its whole session."""
+    soft = shard.known_soft(timer.group_id)
+    if soft is None or not soft.is_session_over(timer.member_id, at.now_ms, effects):
+        return
+    group = shard.groups.get(timer.group_id)
+    if group is not None and timer.member_id in group.members:
+        remove_members(shard, group, [group.members[timer.member_id]], effects)
+
+
+def on_revocation_timer(shard: ConsumerGroups, timer: RevocationTimer, at: Moment, effects: Effects) -> None:
+    """Remove a member that has not confirmed in time what it gave up, if it is still where it was then."""
+    soft, group = shard.known_soft(timer.group_id), shard.groups.get(timer.group_id)
+    epoch = None if soft is None else soft.revocations.pop(timer.member_id, None)
+    current = None if group is None else group.currents.get(timer.member_id)
+    if group is not None and current is not None and current.member_epoch == epoch:
+        remove_members(shard, group, [group.members[timer.member_id]], effects)

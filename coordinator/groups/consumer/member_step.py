@@ -1,0 +1,191 @@
+"""One step of a member: what it says of itself, the group's epoch, the target, what it has.
+
+Whatever request it comes with, each is a function below, in Kafka's order, and all that changes is in the
+records that it adds: so what a step finds is the group as stored, and its member beside it as it will be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from coordinator.effects import CoordinatorRecord, Effects, Moment
+from coordinator.groups.consumer.assignors import ASSIGNORS
+from coordinator.groups.consumer.assignors.specs import MemberSpec, Target, in_table_order
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.java_order import JavaTable, string_hash
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.membership import Found
+from coordinator.groups.consumer.metadata_hash import group_hash
+from coordinator.groups.consumer.reconciliation import (
+    CurrentAssignment,
+    Goal,
+    Partitions,
+    UnknownMemberState,
+    reconcile,
+)
+from coordinator.groups.consumer.records import (
+    new_current_record,
+    new_epoch_record,
+    new_member_record,
+    new_partition_metadata_tombstone,
+    new_target_epoch_record,
+    new_target_record,
+)
+from coordinator.groups.consumer.refusal import Refused
+from coordinator.groups.consumer.regexes import RegexChange, change_regex, maybe_resolve
+from coordinator.groups.consumer.shard_groups import ConsumerGroups
+from coordinator.groups.consumer.states import MemberState
+from coordinator.groups.consumer.target import changed_targets
+from protocol.errors import ErrorCode
+
+UNKNOWN_STATE = (
+    "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin."
+)
+NOT_COMPUTED = 0
+"""The time of a target of which it is not known when it was computed."""
+
+
+@dataclass(slots=True)
+class MemberStep:
+    """The group as stored, the member as found and as it will be, and what it reports to own (None: nothing)."""
+
+    shard: ConsumerGroups
+    group: ConsumerGroup
+    found: Found
+    member: ConsumerMember
+    owned: Partitions | None
+    at: Moment
+    effects: Effects
+    epoch: int = field(init=False)  # The group's, which the step may raise.
+    is_homogeneous: bool = field(init=False)
+    is_changed: bool = False  # Whether the member subscribes to something else now.
+
+    def __post_init__(self) -> None:
+        self.epoch = self.group.epoch
+        self.is_homogeneous = self.group.is_homogeneous
+
+    def describe(self) -> None:
+        """Record what the member says of itself, and raise the group's epoch if that or the topics call for it.
+
+        Raises Refused: INVALID_REGULAR_EXPRESSION.
+        """
+        names_changed = self.update_member()
+        regex = change_regex(self.group, self.found.member, self.member, self.effects)
+        maybe_resolve(self.shard, self.group, self.found.member, self.member, self.at, self.effects)
+        self.is_changed = names_changed or regex is not RegexChange.NONE
+        # An expression of which it is not known what it matches raises it later; a classic member has none.
+        is_known = regex is RegexChange.RESOLVED or self.member.classic is not None
+        self.maybe_bump(is_due=names_changed or (self.is_changed and is_known))
+
+    def advance(self) -> CurrentAssignment:
+        """Compute the target if it is due, and bring the member nearer to it; return what it has then.
+
+        Raises Refused: FENCED_MEMBER_EPOCH.
+        """
+        return self.maybe_reconcile(*self.maybe_compute_target())
+
+    def add(self, *records: CoordinatorRecord) -> None:
+        self.effects.records += records
+
+    def update_member(self) -> bool:
+        """Record what the member says of itself, if that is new; return whether it subscribes to other names."""
+        if self.member == self.found.member:
+            return False
+        self.add(new_member_record(self.group.group_id, self.member))
+        return not self.member.subscribes_as(self.found.member)
+
+    def maybe_bump(self, *, is_due: bool) -> None:
+        """Raise the group's epoch if the member subscribes to other topics, or these are others by now (A15)."""
+        group, soft = self.group, self.shard.soft(self.group.group_id)
+        if not is_due and not soft.is_stale(self.at.now_ms, group.epoch):
+            return
+        is_new = (
+            self.member.member_id not in group.members
+            and group.static_member(self.member.instance_id) is None
+        )
+        with group.subscriptions.supposing(self.found.member, self.member):
+            metadata_hash = group_hash(self.shard.images(group.subscriptions.topics()))
+            self.is_homogeneous = group.subscriptions.are_homogeneous(len(group.members) + is_new)
+        if is_due or metadata_hash != group.metadata_hash:
+            self.epoch += 1
+            self.add(new_epoch_record(group.group_id, self.epoch, metadata_hash))
+        soft.refreshed(self.at.now_ms, self.epoch)
+        if group.has_partition_metadata:
+            self.add(new_partition_metadata_tombstone(group.group_id))
+
+    def maybe_compute_target(self) -> tuple[int, Target]:
+        """Compute the target if it is of an older epoch; return its epoch, and the member's part of it (A19)."""
+        group, member_id = self.group, self.member.member_id
+        stored = group.targets.get(self.found.took_over_from or member_id, {})
+        interval_ms = self.shard.settings.of(group.group_id).assignment_interval_ms
+        is_due = group.assignment_wall_ms == NOT_COMPUTED or interval_ms == 0
+        is_due = is_due or self.at.wall_ms >= group.assignment_wall_ms + interval_ms
+        if group.assignment_epoch >= self.epoch or not is_due:
+            return group.assignment_epoch, stored
+        preferred = group.assignor_votes.preferred_with(self.found.member, self.member)
+        assignor = ASSIGNORS[preferred or self.shard.settings.assignors[0]]
+        specs, counts = self.specs()
+        for changed in changed_targets(
+            assignor, specs, counts, group.targets, is_homogeneous=self.is_homogeneous
+        ):
+            self.add(new_target_record(group.group_id, changed.member_id, changed.target))
+            if changed.member_id == member_id:
+                stored = changed.target
+        self.add(new_target_epoch_record(group.group_id, self.epoch, self.at.wall_ms))
+        return self.epoch, stored
+
+    def specs(self) -> tuple[list[MemberSpec], dict[bytes, int]]:
+        """All members as an assignor sees them, in the order of their map; and how many partitions topics have."""
+        group, replaced = self.group, self.found.took_over_from
+        counts: dict[bytes, int] = {}
+        specs = [
+            self._spec(group.members[member_id], group.targets.get(member_id, {}), counts)
+            for member_id in group.table
+        ]
+        target = group.targets.get(replaced or self.member.member_id, {})
+        return in_table_order(specs, self._spec(self.member, target, counts), replaced), counts
+
+    def _spec(self, member: ConsumerMember, target: Target, counts: dict[bytes, int]) -> MemberSpec:
+        names = self.group.subscriptions.topics_of(member, JavaTable.of_list(string_hash, member.topic_names))
+        topic_ids = []
+        for name in names:
+            image = self.shard.topics.image(name)
+            if image is not None:
+                counts[image.topic_id] = len(image.racks_by_partition)
+                topic_ids.append(image.topic_id)
+        return MemberSpec(member.member_id, member.instance_id, tuple(topic_ids), len(names), target)
+
+    def maybe_reconcile(self, target_epoch: int, target: Target) -> CurrentAssignment:
+        """Bring the member a step nearer to its target; return what it has then (A24 to A29)."""
+        before = self.found.current
+        if not self.is_changed and before.is_reconciled_to(target_epoch):
+            return before
+        names = self.group.subscriptions.topics_of(self.member, self.member.topic_names)
+        subscribed = {image.topic_id for image in self.shard.images(names)}
+        goal = Goal(target_epoch, target, subscribed, bool(names))
+        try:
+            after = reconcile(
+                before,
+                goal,
+                self.owned,
+                self.group.held.epoch_of,
+                is_subscription_changed=self.is_changed,
+            )
+        except UnknownMemberState:
+            if self.effects.background:  # Nobody will carry them out.
+                self.shard.soft(self.group.group_id).is_resolving = False
+            raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, UNKNOWN_STATE) from None
+        if after != before:
+            self.add(new_current_record(self.group.group_id, self.member.member_id, after))
+            self._set_revocation_timer(after)
+        return after
+
+    def _set_revocation_timer(self, current: CurrentAssignment) -> None:
+        soft, member = self.shard.soft(self.group.group_id), self.member
+        if member.classic is not None:
+            return  # It has a timer for its next JoinGroup.
+        if current.state is MemberState.UNREVOKED_PARTITIONS:
+            deadline_ms = self.at.now_ms + member.rebalance_timeout_ms
+            soft.await_revocation(member.member_id, current.member_epoch, deadline_ms, self.effects)
+        else:
+            soft.end_revocation(member.member_id, self.effects)

@@ -1,0 +1,60 @@
+"""The hash by which a consumer group knows that its topics are others than they were (A43).
+
+It is stored with the group's epoch, so it has to be the number that a broker would compute: XXH3 of 64 bits,
+over the topics that exist, in the order of their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from xxhash import xxh3_64_intdigest
+
+from coordinator.groups.consumer.java_order import java_sorted, utf16_units
+
+NO_TOPICS: Final = 0
+"""The hash of a group none of whose topics exists."""
+
+_INT32: Final = Struct("<i")
+_INT64: Final = Struct("<q")
+_VERSION: Final = b"\0"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """What the hash looks at: a topic's id (16 bytes), and for each partition the racks of its replicas."""
+
+    name: str
+    topic_id: bytes
+    racks_by_partition: Sequence[Sequence[str]]
+
+
+def topic_hash(topic: TopicImage) -> int:
+    """Return the hash of one topic, signed."""
+    parts = [_VERSION, topic.topic_id[7::-1], topic.topic_id[:7:-1], *_string(topic.name)]
+    parts.append(_INT32.pack(len(topic.racks_by_partition)))
+    for partition, racks in enumerate(topic.racks_by_partition):
+        parts.append(_INT32.pack(partition))
+        for rack in java_sorted(racks):
+            parts += (_INT32.pack(len(utf16_units(rack)) // 2), *_string(rack))
+    return _signed(xxh3_64_intdigest(b"".join(parts)))
+
+
+def group_hash(topics: Iterable[TopicImage]) -> int:
+    """Return the hash of a group that subscribes to these topics, signed; NO_TOPICS if there are none."""
+    hashes = [topic_hash(topic) for topic in sorted(topics, key=lambda topic: utf16_units(topic.name))]
+    if not hashes:
+        return NO_TOPICS
+    return _signed(xxh3_64_intdigest(b"".join(map(_INT64.pack, hashes))))
+
+
+def _string(text: str) -> tuple[bytes, bytes]:
+    encoded = text.encode("utf-16-le", "surrogatepass")
+    return encoded, _INT32.pack(len(encoded) // 2)
+
+
+def _signed(digest: int) -> int:
+    return digest - (1 << 64) if digest >= 1 << 63 else digest

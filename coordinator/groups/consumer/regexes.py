@@ -1,0 +1,137 @@
+"""Subscriptions by regular expression: their changes, and the runs that find out what they match (A45 to A49).
+
+A run reads the names of all topics, so it is no part of a heartbeat: a heartbeat asks for it, another thread
+does it, and its result is an event of its own. The rebalance that it may lead to is driven by heartbeats again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum, unique
+from typing import Final
+
+from coordinator.effects import Effects, Moment
+from coordinator.groups.consumer.expressions import InvalidExpression, compiled
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.java_order import JavaTable, string_hash
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.metadata_hash import group_hash
+from coordinator.groups.consumer.records import new_epoch_record, new_regex_record, new_regex_tombstone
+from coordinator.groups.consumer.refusal import Refused
+from coordinator.groups.consumer.shard_groups import ConsumerGroups
+from coordinator.groups.consumer.subscriptions import ResolvedRegex
+from protocol.errors import ErrorCode
+
+BETWEEN_RUNS_MS: Final = 10_000
+"""The least time between two runs of one group (A47)."""
+
+
+@unique
+class RegexChange(Enum):
+    """What a heartbeat does to its member's expression."""
+
+    NONE = "none"
+    UNRESOLVED = "changed, and what it matches is not known yet"
+    RESOLVED = "changed, and what it matches is known"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveRegexes:
+    """Asks for a run: which topics match each of `regexes`. Its result is `RegexesResolved`."""
+
+    group_id: str
+    regexes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RegexesResolved:
+    """The result of a run, which began at `wall_ms` with the topics of `version`; in the order of `regexes`."""
+
+    group_id: str
+    resolved: Mapping[str, ResolvedRegex]
+
+
+def change_regex(
+    group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, effects: Effects
+) -> RegexChange:
+    """Say what a member's new expression, if it has one, does. Raises Refused: INVALID_REGULAR_EXPRESSION."""
+    old, new, subscribers = before.topic_regex, after.topic_regex, group.subscriptions.by_regex
+    if old == new:
+        return RegexChange.NONE
+    if old and subscribers[old] == 1:
+        effects.records.append(new_regex_tombstone(group.group_id, old))
+    if not new:
+        return RegexChange.RESOLVED
+    if not subscribers[new]:
+        _check(new)
+        return RegexChange.UNRESOLVED
+    return RegexChange.RESOLVED if new in group.subscriptions.resolved else RegexChange.UNRESOLVED
+
+
+def _check(regex: str) -> None:
+    try:
+        compiled(regex)
+    except InvalidExpression as wrong:
+        message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {wrong}."
+        raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
+
+
+def maybe_resolve(
+    shard: ConsumerGroups,
+    group: ConsumerGroup,
+    before: ConsumerMember,
+    after: ConsumerMember,
+    at: Moment,
+    effects: Effects,
+) -> None:
+    """Ask for a run, if one is due and none is under way (A47)."""
+    subscriptions, soft = group.subscriptions, shard.soft(group.group_id)
+    is_new = bool(after.topic_regex) and not subscriptions.by_regex[after.topic_regex]
+    if soft.is_resolving or not (is_new or subscriptions.by_regex):
+        return
+    last = next(iter(subscriptions.resolved.values()), None)
+    if last is not None and at.wall_ms <= last.wall_ms + BETWEEN_RUNS_MS:
+        return
+    regexes = subscriptions.regexes_with(before, after)
+    is_due = is_new or len(regexes) != len(subscriptions.resolved)
+    is_due = is_due or (0 if last is None else last.version) < shard.topics.version_with_new_topics
+    if last is not None:
+        is_due = is_due or at.wall_ms > last.wall_ms + shard.settings.regex_refresh_interval_ms
+    if is_due and regexes:
+        soft.is_resolving = True
+        effects.background.append(ResolveRegexes(group.group_id, in_run_order(regexes)))
+
+
+def in_run_order(regexes: Collection[str]) -> tuple[str, ...]:
+    """The order in which the result of a run is written: that of two tables which are made for as many."""
+    for _ in range(2):
+        table = JavaTable(string_hash, len(regexes))
+        for regex in regexes:
+            table.put(regex)
+        regexes = list(table)
+    return tuple(regexes)
+
+
+def on_regexes_resolved(shard: ConsumerGroups, event: RegexesResolved, at: Moment, effects: Effects) -> None:
+    """Write what a run found for expressions that members still have; raise the epoch if it is new (A46)."""
+    soft, group = shard.known_soft(event.group_id), shard.groups.get(event.group_id)
+    if soft is not None:
+        soft.is_resolving = False
+    if soft is None or group is None:
+        return
+    subscriptions, is_changed = group.subscriptions, False
+    topics = subscriptions.by_match.copy()
+    for regex, resolved in event.resolved.items():
+        if not subscriptions.by_regex[regex]:
+            continue
+        before = subscriptions.resolved.get(regex)
+        is_changed = is_changed or set(resolved.topics) != set(() if before is None else before.topics)
+        topics.subtract(() if before is None else before.topics)
+        topics.update(resolved.topics)
+        effects.records.append(new_regex_record(group.group_id, regex, resolved))
+    names = subscriptions.by_name.keys() | {topic for topic, count in topics.items() if count > 0}
+    metadata_hash = group_hash(shard.images(names))
+    if is_changed or metadata_hash != group.metadata_hash:
+        effects.records.append(new_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
+        soft.refreshed(at.now_ms, group.epoch + 1)

@@ -1,0 +1,98 @@
+"""What the handlers of consumer groups work on: the groups of one shard, the settings, and the topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from coordinator.groups.consumer.classic_checks import MigrationPolicy
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.metadata_hash import TopicImage
+from coordinator.groups.consumer.soft_state import SoftState
+
+
+class TopicImages(Protocol):
+    """The topics that exist at present."""
+
+    @property
+    def version_with_new_topics(self) -> int:
+        """The version of the metadata in which a topic was last made."""
+        ...
+
+    def image(self, name: str) -> TopicImage | None:
+        """Return the topic of this name; None if there is none."""
+        ...
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with this id; None if there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOverrides:
+    """What is set for one group (resource type GROUP); None: as the broker has it."""
+
+    session_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    assignment_interval_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupSettings:
+    """The settings of consumer groups, Kafka's names without `group.consumer`. Defaults are a stock broker's."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    max_size: int = 2**31 - 1
+    regex_refresh_interval_ms: int = 600_000
+    assignors: tuple[str, ...] = ("uniform", "range")
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    overrides: Mapping[str, GroupOverrides] = field(default_factory=dict)  # By group id.
+
+    def of(self, group_id: str) -> ConsumerGroupSettings:
+        """The settings as they are for one group."""
+        set_here = self.overrides.get(group_id)
+        if set_here is None:
+            return self
+        return ConsumerGroupSettings(
+            _first(set_here.session_timeout_ms, self.session_timeout_ms),
+            _first(set_here.heartbeat_interval_ms, self.heartbeat_interval_ms),
+            _first(set_here.assignment_interval_ms, self.assignment_interval_ms),
+            self.max_size,
+            self.regex_refresh_interval_ms,
+            self.assignors,
+            self.migration_policy,
+        )
+
+
+def _first(here: int | None, everywhere: int) -> int:
+    return everywhere if here is None else here
+
+
+class ConsumerGroups:
+    """The consumer groups of one shard, by group id, with the soft state of each."""
+
+    def __init__(self, settings: ConsumerGroupSettings, topics: TopicImages) -> None:
+        self.groups: dict[str, ConsumerGroup] = {}
+        self.settings = settings
+        self.topics = topics
+        self._soft: dict[str, SoftState] = {}
+
+    def images(self, names: Iterable[str]) -> list[TopicImage]:
+        """Those of the topics that exist."""
+        found = (self.topics.image(name) for name in names)
+        return [image for image in found if image is not None]
+
+    def soft(self, group_id: str) -> SoftState:
+        """The soft state of a group; made when it is first asked for."""
+        return self._soft.setdefault(group_id, SoftState(group_id))
+
+    def known_soft(self, group_id: str) -> SoftState | None:
+        """The soft state of a group that has one."""
+        return self._soft.get(group_id)
+
+    def forget(self, group_id: str) -> None:
+        """Forget the soft state of a group that is gone."""
+        self._soft.pop(group_id, None)

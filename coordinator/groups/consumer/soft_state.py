@@ -1,0 +1,110 @@
+"""What a restart may forget of a consumer group: sessions, timers, and when its topics are looked at again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from coordinator.effects import Effects
+from coordinator.groups.consumer.timers import (
+    ClassicJoinTimer,
+    ClassicSyncTimer,
+    MemberSessionTimer,
+    RevocationTimer,
+)
+
+REFRESH_MS: Final = 2**31 - 1
+"""After so long a group's topics are looked at anew even if nobody reported a change, as in Kafka."""
+
+
+@dataclass(slots=True)
+class Session:
+    """A member's session; monotonic ms."""
+
+    deadline_ms: int
+    timer_ms: int  # When its timer fires, no later than the deadline.
+
+
+@dataclass(slots=True)
+class SoftState:
+    """The soft state of one group."""
+
+    group_id: str
+    refresh_at_ms: int | None = None  # None: with the next heartbeat.
+    refresh_epoch: int = (
+        0  # The group's epoch when that was set; it failed to be stored if the group is below.
+    )
+    is_resolving: bool = False  # A run for its regular expressions is under way.
+    sessions: dict[str, Session] = field(default_factory=dict)
+    joins: set[str] = field(default_factory=set)  # Ids of classic members that were told to join again.
+    syncs: set[str] = field(
+        default_factory=set
+    )  # Ids of classic members that have yet to fetch their assignment.
+    revocations: dict[str, int] = field(
+        default_factory=dict
+    )  # Member id to the epoch in which it has to confirm.
+
+    def is_stale(self, now_ms: int, epoch: int) -> bool:
+        """Whether the group's topics have to be looked at again."""
+        return self.refresh_at_ms is None or now_ms >= self.refresh_at_ms or epoch < self.refresh_epoch
+
+    def refreshed(self, now_ms: int, epoch: int) -> None:
+        self.refresh_at_ms, self.refresh_epoch = now_ms + REFRESH_MS, epoch
+
+    def begin_session(self, member_id: str, now_ms: int, timeout_ms: int, effects: Effects) -> None:
+        """Let a session begin now. A timer that fires no later is left alone: it is armed again when it fires."""
+        deadline_ms = now_ms + timeout_ms
+        session = self.sessions.get(member_id)
+        if session is not None and session.timer_ms <= deadline_ms:
+            session.deadline_ms = deadline_ms
+            return
+        self.sessions[member_id] = Session(deadline_ms, deadline_ms)
+        effects.set_timer(MemberSessionTimer(self.group_id, member_id), deadline_ms)
+
+    def is_session_over(self, member_id: str, now_ms: int, effects: Effects) -> bool:
+        """Whether the session is over as its timer fires, and so forgotten; else the timer is armed again."""
+        session = self.sessions.get(member_id)
+        if session is None:
+            return False
+        if now_ms >= session.deadline_ms:
+            del self.sessions[member_id]
+            return True
+        session.timer_ms = session.deadline_ms
+        effects.set_timer(MemberSessionTimer(self.group_id, member_id), session.deadline_ms)
+        return False
+
+    def await_revocation(self, member_id: str, epoch: int, deadline_ms: int, effects: Effects) -> None:
+        self.revocations[member_id] = epoch
+        effects.set_timer(RevocationTimer(self.group_id, member_id), deadline_ms)
+
+    def end_revocation(self, member_id: str, effects: Effects) -> None:
+        if self.revocations.pop(member_id, None) is not None:
+            effects.set_timer(RevocationTimer(self.group_id, member_id), None)
+
+    def await_join(self, member_id: str, deadline_ms: int, effects: Effects) -> None:
+        """Set the timer for a classic member's next JoinGroup, unless it runs already."""
+        if member_id not in self.joins:
+            self.joins.add(member_id)
+            effects.set_timer(ClassicJoinTimer(self.group_id, member_id), deadline_ms)
+
+    def end_join(self, member_id: str, effects: Effects) -> None:
+        if member_id in self.joins:
+            self.joins.remove(member_id)
+            effects.set_timer(ClassicJoinTimer(self.group_id, member_id), None)
+
+    def await_sync(self, member_id: str, deadline_ms: int, effects: Effects) -> None:
+        self.syncs.add(member_id)
+        effects.set_timer(ClassicSyncTimer(self.group_id, member_id), deadline_ms)
+
+    def end_sync(self, member_id: str, effects: Effects) -> None:
+        if member_id in self.syncs:
+            self.syncs.remove(member_id)
+            effects.set_timer(ClassicSyncTimer(self.group_id, member_id), None)
+
+    def forget(self, member_id: str, effects: Effects) -> None:
+        """Cancel the timers of a member that is gone."""
+        self.end_revocation(member_id, effects)
+        self.end_join(member_id, effects)
+        self.end_sync(member_id, effects)
+        if self.sessions.pop(member_id, None) is not None:
+            effects.set_timer(MemberSessionTimer(self.group_id, member_id), None)

@@ -1,0 +1,125 @@
+"""What the members of a consumer group subscribe to, counted: by name, and by regular expression (A36, A37).
+
+Counts follow the members one by one, so that no question costs a walk over all of them. `supposing` answers for
+a group in which one member is another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from coordinator.groups.consumer.java_order import (
+    JavaTable,
+    TimelineTable,
+    copied_table,
+    count_computed,
+    count_names,
+    string_hash,
+)
+from coordinator.groups.consumer.member import ConsumerMember
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that matched a regular expression: in which version of the metadata, and when."""
+
+    topics: tuple[str, ...]
+    version: int
+    wall_ms: int
+
+
+@dataclass(slots=True)
+class Subscriptions:
+    """Number of members that subscribe to each topic by its name, and by each expression; what those match."""
+
+    by_name: Counter[str] = field(default_factory=Counter)
+    by_regex: Counter[str] = field(default_factory=Counter)
+    resolved: dict[str, ResolvedRegex] = field(default_factory=dict)
+    by_match: Counter[str] = field(default_factory=Counter)  # How many resolved expressions match each topic.
+    regex_table: TimelineTable = field(default_factory=TimelineTable)  # The order of the expressions.
+
+    def change(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
+        """Count a member as it is now, and no longer as it was; None for none."""
+        self._count_names(before, after)
+        count_names(self.by_regex, self.regex_table, _regex(before), _regex(after))
+
+    def _count_names(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
+        if before is not None:
+            _subtract(self.by_name, before.topic_names)
+        if after is not None:
+            self.by_name.update(after.topic_names)
+
+    @contextmanager
+    def supposing(self, before: ConsumerMember | None, after: ConsumerMember | None) -> Iterator[None]:
+        """Count a change as long as the block runs, and not what an expression matched that nobody has then."""
+        old, new, kept = _regex(before), _regex(after), self.by_regex.copy()
+        self._count_names(before, after)
+        _subtract(self.by_regex, () if old is None else (old,))
+        self.by_regex.update(() if new is None else (new,))
+        unused = "" if old is None or old in self.by_regex else old
+        matched = self.resolved.get(unused)
+        self.resolve(unused, None)
+        try:
+            yield
+        finally:
+            self._count_names(after, before)
+            self.by_regex = kept
+            self.resolve(unused, matched)
+
+    def regexes_with(self, before: ConsumerMember, after: ConsumerMember) -> list[str]:
+        """The expressions that members have once one of them is another, in the order of their table."""
+        counts = dict(self.by_regex)
+        table = copied_table(self.regex_table, len(counts))
+        count_computed(counts, table, before.topic_regex or None, after.topic_regex or None)
+        return list(table)
+
+    def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
+        """Keep what an expression matches; None to forget it."""
+        before = self.resolved.pop(regex, None)
+        if before is not None:
+            _subtract(self.by_match, before.topics)
+        if resolved is not None:
+            self.resolved[regex] = resolved
+            self.by_match.update(resolved.topics)
+
+    def topics(self) -> set[str]:
+        """The names of all topics that somebody subscribes to, whether they exist or not."""
+        return self.by_name.keys() | self.by_match.keys()
+
+    def topics_of(self, member: ConsumerMember, names: Iterable[str]) -> list[str]:
+        """All topics that `member` subscribes to, in the order in which a broker walks them.
+
+        `names` are those that it names itself, in the order of their set.
+        """
+        names = list(names)
+        resolved = self.resolved.get(member.topic_regex) if member.topic_regex else None
+        if resolved is None or not resolved.topics:
+            return names
+        matches = list(JavaTable.of_list(string_hash, resolved.topics))
+        first, second = (names, matches) if len(names) > len(matches) else (matches, names)
+        return list(dict.fromkeys((*first, *second)))
+
+    def are_homogeneous(self, member_count: int) -> bool:
+        """Whether all members subscribe to the same, as far as a broker looks (A37).
+
+        What an expression matched counts until the expression is forgotten, even if no member has it any more.
+        """
+        if not self.by_regex:
+            return all(self.by_name[topic] == member_count for topic in self.topics())
+        if [*self.by_regex.values()] != [member_count]:
+            return False
+        return not self.by_name and all(count == 1 for count in self.by_match.values())
+
+
+def _regex(member: ConsumerMember | None) -> str | None:
+    return None if member is None else member.topic_regex or None
+
+
+def _subtract(counts: Counter[str], names: Iterable[str]) -> None:
+    for name in names:
+        counts[name] -= 1
+        if not counts[name]:
+            del counts[name]

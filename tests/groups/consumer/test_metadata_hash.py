@@ -1,0 +1,47 @@
+"""The hash of a group's topics is the number that Apache Kafka 4.3.1 computes (A43, A44)."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.groups.consumer.metadata_hash import NO_TOPICS, TopicImage, group_hash, topic_hash
+
+
+def topic(name: str, lower: int, partition_count: int, *racks: str) -> TopicImage:
+    return TopicImage(name, bytes(8) + lower.to_bytes(8), [racks] * partition_count)
+
+
+FOO, BAR = topic("foo", 1, 6), topic("bar", 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"), [(FOO, 3548537780593236828), (BAR, -3937720429319290084)], ids=["foo", "bar"]
+)
+def test_one_topic(image: TopicImage, expected: int) -> None:
+    assert topic_hash(image) == expected
+
+
+def test_a_group() -> None:
+    assert group_hash([FOO]) == 3233106368165163857
+    assert group_hash([FOO, BAR]) == -3670536110666558305
+
+
+def test_the_order_of_the_topics_says_nothing() -> None:
+    assert group_hash([BAR, FOO]) == group_hash([FOO, BAR])
+
+
+def test_no_topic_is_zero() -> None:
+    assert group_hash([]) == NO_TOPICS == 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [topic("foo", 3, 6), topic("fop", 1, 6), topic("foo", 1, 7), topic("foo", 1, 6, "a")],
+    ids=["id", "name", "partitions", "rack"],
+)
+def test_whatever_changes_shows(other: TopicImage) -> None:
+    assert topic_hash(other) != topic_hash(FOO)
+
+
+def test_the_order_of_racks_says_nothing() -> None:
+    assert topic_hash(topic("foo", 1, 2, "b", "a")) == topic_hash(topic("foo", 1, 2, "a", "b"))
