@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness import java_tools
-from tests.groups.consumer.test_assignors import Group
+from tests.groups.consumer_groups.test_assignors import Group
 from tests.oracle.assignor_vectors import histories
 from tests.oracle.heartbeat_histories import played
 
