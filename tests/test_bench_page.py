@@ -54,14 +54,14 @@ def test_what_is_missed_and_not_profiled_is_named(tmp_path: Path, monkeypatch: p
     missed = [
         Target("heartbeats, 500 connections, 1 in flight: throughput", 1.0, 1.4, at_least=True, compiled=1.0),
         Target("restart: to the last group served", 0.4, 0.35),
-        Target("join storm: server CPU", 0.6, 0.6, compiled=0.61),
+        Target("burst: server CPU", 0.6, 0.6, compiled=0.61),
         Target("memory", 0.4, 0.5, compiled=0.4),
     ]
     for name in ("PAGE", "CHART", "GROWTH"):
         monkeypatch.setattr(page, name, tmp_path / name)
     page.PAGE.write_text(f"{page.BEGIN}{page.END}")
     page.write({"one": page.scenario([Section("Title", [], missed, "")])}, ["one"])
-    named = "drawn by no profile: restart: to the last group served; join storm: server CPU.\n"
+    named = "drawn by no profile: restart: to the last group served; burst: server CPU.\n"
     assert named in page.PAGE.read_text()
     page.write({"one": page.scenario([Section("Title", [], missed[:1], "")])}, ["one"])
     assert "profile" not in page.PAGE.read_text()
