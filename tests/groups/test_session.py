@@ -115,10 +115,14 @@ class Watching(Driver):
         super().set_timer(timer)
 
 
-def test_a_generation_begins_sessions_and_sets_no_timers_of_its_own() -> None:
-    """Those of the joins are due early enough: a group of thousands would set as many in one turn."""
+@pytest.mark.parametrize("version", [9, 3])
+def test_a_generation_begins_sessions_and_sets_no_timers_of_its_own(version: int) -> None:
+    """Those of the joins are due early enough: a group of thousands would set as many in one turn.
+
+    Since version 4 a timer is there from the id on that was handed out; before it is that of the join.
+    """
     driver = Watching()
-    form_group(driver, Consumer(driver, "a"), Consumer(driver, "b"), Consumer(driver, "c"))
+    form_group(driver, *(Consumer(driver, each, version=version) for each in "abc"))
     sessions = [key for key in driver.keys if isinstance(key, SessionTimer)]
     assert len(sessions) == len(set(sessions)) == 3
 

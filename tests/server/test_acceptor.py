@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 
@@ -123,5 +123,25 @@ def test_a_timer_that_finds_no_place_takes_none(monkeypatch: pytest.MonkeyPatch)
             await eventually(lambda: len(server.taken) == PLACES + 1)
             await asyncio.sleep(0.05)
             assert not server.reserved_taken()
+
+    asyncio.run(play())
+
+
+def test_all_that_wait_are_accepted_in_one_turn() -> None:
+    """Each of a busy loop's turns may take milliseconds, and the system drops whom its queue does not hold."""
+
+    async def play() -> None:
+        with socket.create_server((HOST, 0), backlog=WAITING) as listening, ExitStack() as stack:
+            listening.setblocking(False)
+            for _ in range(WAITING):
+                stack.enter_context(socket.create_connection(listening.getsockname(), timeout=DEADLINE_S))
+            taken: list[socket.socket] = []
+            each = Acceptor(limit_that_reserves_from(max(free_descriptors(WAITING)) + 100))
+            each.listen([listening], WAITING, taken.append)
+            each.accept()
+            assert len(taken) == WAITING
+            each.close()
+            for connection in taken:
+                connection.close()
 
     asyncio.run(play())

@@ -70,6 +70,10 @@ class Deadlines:
         """A newer request took the place of this one, or its connection was lost on the daemon's side."""
         self._outstanding.pop(id(call), None)
 
+    def is_owed(self, call: Call) -> bool:
+        """Whether the daemon still owes an answer to the request, also to a client that waits no longer."""
+        return id(call) in self._outstanding
+
     def is_parked(self, call: Call) -> bool:
         """Whether the request waits for other members."""
         each = self._outstanding.get(id(call))

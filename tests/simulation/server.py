@@ -240,7 +240,11 @@ class Server:
         self.witness.on_read(call)
         self.apis[api_key_of(call)].handle(call.request, call)  # type: ignore[arg-type]
         if len(self._open_calls) > 200:
-            self._open_calls = [each for each in self._open_calls if each.is_open and each.answer is None]
+            # An answer is owed to a client that waits no longer, too, until this process dies.
+            owed = self.witness.deadlines.is_owed
+            self._open_calls = [
+                each for each in self._open_calls if owed(each) or (each.is_open and each.answer is None)
+            ]
 
     # Parts.
 

@@ -82,3 +82,8 @@ def test_a_failure_names_its_command(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr(Runtime, "close_shard", lambda runtime, runner, done: runner.release())
     with pytest.raises(Failure, match=r"python -m tests.simulation --two-nodes --seed 3"):
         TwoNodes(3).run()
+
+
+def test_a_request_whose_client_waits_no_longer_is_owed_nothing_by_a_dead_node() -> None:
+    """Of hundreds that a node had when it died: found by this seed, whose overdue answers were nobody's."""
+    TwoNodes(659).run()
