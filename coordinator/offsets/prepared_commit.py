@@ -63,7 +63,7 @@ class PreparedCommit:
         self.api_version = api_version
         self.response = EncodedResponse(response, api_version)  # The response when every offset is stored.
         self._groups, self._catalog = shard.groups, shard.topics
-        self._rows = rows
+        self._rows, self.count = rows, len(rows)  # The number of partitions.
         self._size_bytes = sum(row.size_bytes for row in rows)
         highest = {row.topic: (row.topic_id, row.partition) for row in sorted(rows, key=_by_partition)}
         self._topics = [(topic, *known) for topic, known in highest.items()]

@@ -23,6 +23,7 @@ from coordinator.purgatory.timing_wheel import TimingWheel
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.deferred_joins import DeferredJoins
 from coordinator.runtime.due_timers import DueTimers
+from coordinator.runtime.gathered_commits import MOST_WEIGHT
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.outages import Outages
 from coordinator.runtime.shard_loader import ShardLoader
@@ -70,6 +71,7 @@ class Runtime:
         self.record_history = record_history
         self._loop = loop or asyncio.get_running_loop()
         self._dirty: dict[ShardRunner[Any], None] = {}  # In order, so that a run can be repeated.
+        self._gathered_weight = 0  # Of the commits that the shards have gathered in this turn.
         self.turn = turn or unlimited(self._loop.call_soon)
         self._is_stopped = self._wheel_waits = False
         self._armed_ms: int | None = None
@@ -113,7 +115,16 @@ class Runtime:
             self._loop.call_soon(self._end_turn)
         self._dirty[runner] = None
 
+    def on_gathered(self, weight: int) -> None:
+        """Handle the commits that all shards have gathered if they are many, so that the turn's share sees it."""
+        self._gathered_weight += weight
+        if self._gathered_weight >= MOST_WEIGHT:
+            self._gathered_weight = 0
+            for runner in tuple(self._dirty):
+                runner.gathered.handle()
+
     def _end_turn(self) -> None:
+        self._gathered_weight = 0
         dirty, self._dirty = self._dirty, {}
         for runner in dirty:
             runner.end_turn()

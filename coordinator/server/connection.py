@@ -75,7 +75,7 @@ class Connection(AnsweringConnection):
         self._backlog: Sized = ()  # The pieces in `_gathering`.
         self._is_ending = False
         self._put_off: PutOff | None = None  # Set while the requests held back wait for a later turn.
-        self._prepared = PreparedRequests()
+        self._prepared = PreparedRequests(host.memory_pool)
         self._client_ids = ClientIds()
 
     # What the event loop calls.
@@ -117,6 +117,7 @@ class Connection(AnsweringConnection):
         if self._gathering is not None:
             self._gathering.stop()
         self._outgoing = self._gathering = None  # They refer back to this, and garbage collections are rare.
+        self._prepared.forget()
         self._host.on_disconnected(self)
 
     def data_received(self, data: bytes) -> None:
@@ -185,6 +186,7 @@ class Connection(AnsweringConnection):
             or not waiting.is_current()
         ):
             return False
+        waiting.is_used = True
         _, key, _, correlation_id = _HEAD.unpack_from(data)
         api = self._apis[key]
         pending = Pending(self, api, waiting.api_version, correlation_id, waiting.client_id, len(data) - 4)

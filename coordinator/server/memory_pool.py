@@ -24,6 +24,10 @@ UNLIMITED: Final = 1 << 62
 UNCOUNTED_BYTES: Final = 4096
 """Received bytes of a connection up to this number are not counted: the connection itself takes more."""
 
+PREPARED_SHARE: Final = 64
+"""Share of the pool that the frames of prepared requests of all connections may take: 4 MiB of 256. They become 70
+times as much, so that is as large as the pool again; what finds no room is decoded like any other."""
+
 RESERVED_SHARE: Final = 4
 """One in so many bytes is kept from very large frames, so that smaller ones are always admitted."""
 
@@ -89,6 +93,7 @@ class MemoryPool:
         self.capacity_bytes = capacity_bytes if capacity_bytes > 0 else UNLIMITED
         self.used_bytes = 0
         self._request_bytes = 0  # The part of the used bytes that unanswered requests take.
+        self._left_for_prepared_bytes = self.capacity_bytes // PREPARED_SHARE
         self._reserved_bytes = self.capacity_bytes // RESERVED_SHARE
         self._very_large_bytes = self.capacity_bytes // VERY_LARGE_SHARE
         self._clock = clock
@@ -108,6 +113,19 @@ class MemoryPool:
     @property
     def has_waiting(self) -> bool:
         return bool(self._waiting[False] or self._waiting[True])
+
+    # What was prepared.
+
+    def may_prepare(self, frame_bytes: int) -> bool:
+        """Count a prepared request of so many bytes; return False if there is no room for it."""
+        if frame_bytes > self._left_for_prepared_bytes:
+            return False
+        self._left_for_prepared_bytes -= frame_bytes
+        return True
+
+    def forget_prepared(self, frame_bytes: int) -> None:
+        """Stop counting as many bytes of prepared requests."""
+        self._left_for_prepared_bytes += frame_bytes
 
     # What was received, and what is being written.
 

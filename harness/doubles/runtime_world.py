@@ -92,6 +92,9 @@ class RuntimeWorld(ManualTimers):
     def on_dirty(self, runner: ShardRunner[Any]) -> None:
         self.dirty[runner] = None
 
+    def on_gathered(self, weight: int) -> None:
+        """Nothing is handled ahead of the turn's end."""
+
     def schedule_flush(self, log: PartitionLog, done: OnFlushed) -> None:
         """Flush `log` on a thread, as a `Flusher` does."""
 

@@ -53,6 +53,16 @@ VERSIONS = (2, 5, 6, 7, 8, 9, 10)
 P = ParamSpec("P")
 
 
+class Roomy:
+    """Room without end."""
+
+    def may_prepare(self, frame_bytes: int) -> bool:
+        return True
+
+    def forget_prepared(self, frame_bytes: int) -> None:
+        """Nothing is counted."""
+
+
 class Framed:
     """What a frame is answered to: keeps the framed answers."""
 
@@ -98,7 +108,7 @@ class Peer:
         self.is_gathering = False  # The last of them waits for the end of the turn, or for another event.
         self.member: dict[str, Any] = {}  # What a member of the group `m` commits with.
         self._api = commit_api(self.world)
-        self._requests, self._prepares = PreparedRequests(), prepares
+        self._requests, self._prepares = PreparedRequests(Roomy()), prepares
 
     def send(self, frame: bytes, version: int) -> Framed:
         framed = Framed(len(self.asked), version)
@@ -324,7 +334,7 @@ def test_one_that_was_refused_is_not_answered_again_when_the_disk_fails() -> Non
     peer = Peer(True, max_batch_bytes=400)
     for number in range(2):
         peer.send_and_flush(commit(number, 8, number, 1, "", group_id="g"), 8)
-    small, peer._requests = peer._requests, PreparedRequests()
+    small, peer._requests = peer._requests, PreparedRequests(Roomy())
     for number in range(2):
         peer.send_and_flush(commit(number, 8, number, 4, "long" * 30, group_id="g"), 8)
     refused = peer.send(commit(7, 8, 7, 4, "long" * 30, group_id="g"), 8)

@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from coordinator.effects import PreparedCommitReceived, Result
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.runtime import outages
 from coordinator.runtime.clock import Clock
+from coordinator.runtime.gathered_commits import COMMIT_WEIGHT, MOST_WEIGHT
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.group_shards import group_shards
 from coordinator.runtime.loop import PULSE_MS, SENT_AT_ONCE, UNREAD_TURNS, Runtime
@@ -344,3 +346,44 @@ async def test_many_answers_at_once_leave_in_order_over_several_turns() -> None:
     runtime.stop()
     most = max(after - before for before, after in pairwise(seen))
     assert most <= round(1000 * SLICE_S) + SENT_AT_ONCE
+
+
+class Commit:
+    """A prepared commit of `count` partitions that stores nothing."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.handled = count, 0
+
+    def handle(self, event: PreparedCommitReceived, now_ms: int) -> Result:
+        self.handled += 1
+        return Result()
+
+
+@pytest.mark.parametrize("count", [1, 100])
+async def test_commits_that_many_shards_gather_are_handled_in_the_turn_before_they_are_too_many(
+    runtime: Runtime, count: int
+) -> None:
+    """What is handled at the end of the turn is beyond its share, which has to see the rest."""
+    runners, commit = [runner_on(BrokenLog(), runtime) for _ in range(10)], Commit(count)
+    runtime.open_shards(runners)
+    for runner in runners:
+        await until(runner, ShardState.ACTIVE)
+    for number in range(1_000):
+        runners[number % 10].gathered.add(PreparedCommitReceived(commit, [0] * count, None, 0))
+        waiting = number + 1 - commit.handled
+        assert waiting * (COMMIT_WEIGHT + count) < MOST_WEIGHT
+    assert commit.handled < 1_000, "the last ones wait for the end of the turn"
+    await asyncio.sleep(0.001)
+    assert commit.handled == 1_000
+
+
+async def test_what_was_put_off_is_done_before_a_runtime_has_stopped() -> None:
+    """Else a commit that is on the disk would have no answer, and its client would not know."""
+    loop, owner = asyncio.get_running_loop(), Costly()
+    share = TurnShare(loop.call_soon, owner.cpu_s, lambda: int(owner.cpu_s() * 1e9))
+    flusher = Flusher(1, loop.call_soon_threadsafe)
+    runtime = Runtime(Clock(), flusher, lambda _: None, 1 << 20, turn=share)
+    runtime.send_all([(Answered(owner, number), None, True) for number in range(100)])
+    assert len(owner.fired) < 100
+    runtime.stop()
+    assert owner.fired == list(range(100))

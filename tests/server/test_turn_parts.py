@@ -291,6 +291,14 @@ def test_answers_of_prepared_heartbeats_are_sent_later_where_a_turn_has_had_many
     assert transport.answered() == [0, 1, 2, 3, 4]
 
 
+def test_each_answer_of_a_prepared_heartbeat_counts(server: BusyServer) -> None:
+    connection, transport = beating(server)
+    server.turn.cheap_left = 2
+    for number in range(3, 6):
+        connection.data_received(heartbeat(number))
+    assert transport.answered() == [0, 1, 2, 3, 4], "the last one is sent in the next turn"
+
+
 def test_a_client_that_does_not_wait_for_such_an_answer_gets_all_in_order(server: BusyServer) -> None:
     connection, transport = beating(server)
     server.turn.cheap_left = 0
