@@ -21,7 +21,6 @@ from coordinator.server.client_ids import ClientIds
 from coordinator.server.connection_host import ConnectionHost
 from coordinator.server.decoding import AsideDecoder, decode_request, takes_long
 from coordinator.server.gathering import Frames, Gathering
-from coordinator.server.memory_pool import UNCOUNTED_BYTES
 from coordinator.server.outgoing import Outgoing
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import PreparedRequests
@@ -191,10 +190,8 @@ class Connection(AnsweringConnection):
         api = self._apis[key]
         pending = Pending(self, api, waiting.api_version, correlation_id, waiting.client_id, len(data) - 4)
         self._enter(pending)
-        if len(data) > UNCOUNTED_BYTES:
-            self.call(waiting.run, field_values, pending)
-        else:  # Like as many bytes received: at most one such request of each connection waits.
-            self._handle(waiting.run, field_values, pending)
+        # Not counted in the pool, like as many bytes received: it is short, and waits alone on its connection.
+        self._handle(waiting.run, field_values, pending)
         return True
 
     def consume(self, data: Frames) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from coordinator.server.api_table import api_table
 from coordinator.server.connection import Connection
 from coordinator.server.memory_pool import UNCOUNTED_BYTES
 from coordinator.server.order import MAX_UNANSWERED_BYTES
 from coordinator.server.outgoing import UNREAD_BYTES
 from coordinator.server.pending import Pending
-from coordinator.server.prepared import Prepared, template_of_commit
+from coordinator.server.prepared import MOST_BYTES, Prepared, template_of_commit
 from protocol.framing import EncodedResponse, encode_request
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.offset_commit import (
@@ -22,6 +20,7 @@ from protocol.messages.offset_commit import (
 from tests.server.test_connection import JOINED, LISTENER, FakeServer, FakeTransport, FullTransport, join
 
 VERSION = 8
+NOTE_BYTES = 1_000
 ANSWER = EncodedResponse(OffsetCommitResponse(), VERSION)
 
 
@@ -140,8 +139,8 @@ def test_a_client_that_only_commits_is_not_idle() -> None:
 
 def test_its_answer_frees_its_place_among_the_unanswered_bytes() -> None:
     """Requests that pipeline may have so many bytes unanswered; an answer that left has none."""
-    client = Commits("x" * UNCOUNTED_BYTES)
-    for number in range(2, 4 + MAX_UNANSWERED_BYTES // UNCOUNTED_BYTES):
+    client = Commits("x" * NOTE_BYTES)
+    for number in range(2, 4 + MAX_UNANSWERED_BYTES // NOTE_BYTES):
         client.send(number)
         client.waiting[-1].reply(ANSWER)
     client.send(number + 1)
@@ -180,16 +179,36 @@ def test_it_is_accepted_for_meanwhile() -> None:
     assert client.server.looks == 1
 
 
-@pytest.mark.parametrize(("note", "is_counted"), [("", False), ("x" * UNCOUNTED_BYTES, True)])
-def test_a_large_one_is_counted_in_the_pool_while_it_waits(note: str, is_counted: bool) -> None:
+def test_a_large_one_is_decoded_and_counted_in_the_pool_while_it_waits() -> None:
+    assert MOST_BYTES <= UNCOUNTED_BYTES, "what is prepared is not counted"
+    note = "x" * MOST_BYTES
     client = Commits(note)
-    frame_bytes = len(commit(2, note)) - 4
-    assert (frame_bytes > UNCOUNTED_BYTES) is is_counted
     client.send(2)
-    assert client.seen == ([0, 1], [2])
-    assert client.server.memory_pool.used_bytes == (frame_bytes if is_counted else 0)
-    client.waiting[0].reply(ANSWER)
+    assert client.seen == ([0, 1, 2], [])
+    assert client.server.memory_pool.used_bytes == len(commit(2, note)) - 4
+    client.server.started[2].reply(ANSWER)
     assert client.server.memory_pool.used_bytes == 0
+
+
+def test_a_connection_that_is_gone_leaves_its_room_for_prepared_requests() -> None:
+    client = Commits()
+    pool = client.server.memory_pool
+    left_bytes = pool._left_for_prepared_bytes
+    client.connection.connection_lost(None)
+    assert pool._left_for_prepared_bytes == left_bytes + len(commit(0))
+
+
+def test_that_it_was_of_use_is_known() -> None:
+    """Else what comes behind it at the same length would be prepared ever more seldom."""
+    client = Commits("00")
+    for generation in range(20):
+        client.note = f"{generation:02}"
+        for number in range(2, 5):
+            seen = len(client.waiting)
+            client.send(number)
+            (client.waiting if len(client.waiting) > seen else client.server.started)[-1].reply(ANSWER)
+            client.server.run_soon()
+    assert len(client.waiting) == 3 + 19 * 2
 
 
 def test_a_bug_closes_the_connection() -> None:
