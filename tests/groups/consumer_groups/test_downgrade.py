@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from coordinator.effects import CoordinatorRecord, Effects, Moment, RequestContext, SetTimer
 from coordinator.groups.causes import CauseKind
 from coordinator.groups.classic.group import Group
-from coordinator.groups.classic.member import Member, Parked
+from coordinator.groups.classic.member import Member, OfferedProtocol, Parked
 from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
 from coordinator.groups.classic.timers import JoinTimer, SessionTimer
 from coordinator.groups.consumer.classic_checks import MigrationPolicy
@@ -17,6 +18,9 @@ from coordinator.groups.consumer.classic_members import join, on_classic_timer
 from coordinator.groups.consumer.classic_members import leave as leave_classic
 from coordinator.groups.consumer.downgrade import GroupDowngraded, on_downgrade_stored
 from coordinator.groups.consumer.leave import on_revocation_timer, on_session_timer
+from coordinator.groups.consumer.records import new_current_record
+from coordinator.groups.consumer.replay import replay_record
+from coordinator.groups.consumer.states import MemberState
 from coordinator.groups.consumer.timers import (
     ClassicJoinTimer,
     ClassicSyncTimer,
@@ -30,6 +34,7 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProto
 from protocol.messages.leave_group import MemberIdentity
 from tests.groups.consumer_groups.migrating import (
     NOW,
+    SUBSCRIPTION,
     TOPIC,
     World,
     assignment,
@@ -67,6 +72,7 @@ def test_the_last_member_of_the_new_protocol_leaves_a_classic_group() -> None:
     assert not world.shard.groups
     classic = world.shard.classic_groups["g"]
     assert (classic.state, classic.generation_id, classic.protocol_name) == (PREPARING_REBALANCE, 5, "range")
+    assert classic.subscribed_topics == frozenset({TOPIC})
     assert world.effects.history[-1].cause.kind is CauseKind.GROUP_DOWNGRADED
 
 
@@ -189,11 +195,13 @@ def classic_join(world: World, topics: list[str]) -> JoinGroupResponse:
 
 def test_a_static_member_that_is_a_classic_one_now_has_its_assignment_without_a_rebalance() -> None:
     world = mixed(instance_id="i")
+    (target,) = world.shard.groups["g"].targets["new"].values()
     answer = classic_join(world, [TOPIC])
     classic = world.shard.classic_groups["g"]
     assert (answer.error_code, answer.generation_id, answer.member_id) == (ErrorCode.NONE, 5, "again")
     assert (classic.state, classic.generation_id) == (STABLE, 5)
     assert classic.static_members == {"i": "again"}
+    assert classic.members["again"].assignment == assignment(*target)
     assert world.written[:7] == ["-8 new", "-7 new", "-5 new", "5 again", "7 again", "8 again", "5 again"]
     assert "-8 again" in world.written
     assert "-8 new" not in world.written[7:]
@@ -224,6 +232,24 @@ def test_a_downgrade_that_is_not_stored_leaves_the_consumer_group_with_new_sessi
     assert timers[SessionTimer("g", "a")] is timers[JoinTimer("g")] is None
     assert timers[MemberSessionTimer("g", "a")] == 80_000
     assert timers[MemberSessionTimer("g", "new")] == 105_000
+
+
+def test_a_member_that_had_something_to_give_up_has_its_whole_time_for_it_again() -> None:
+    world = mixed()
+    current = replace(world.shard.groups["g"].currents["new"], state=MemberState.UNREVOKED_PARTITIONS)
+    record = new_current_record("g", "new", current)
+    replay_record(world.shard.groups, record.key, record.value)
+    world.beat(leaving(), is_stored=False)
+    after = Effects()
+    on_downgrade_stored(world.shard, GroupDowngraded("g"), ErrorCode.KAFKA_STORAGE_ERROR, LATER, after)
+    assert SetTimer(RevocationTimer("g", "new"), 65_000) in after.timers
+
+
+def test_the_protocol_is_one_that_all_members_offer() -> None:
+    both = (OfferedProtocol("cooperative-sticky", SUBSCRIPTION), OfferedProtocol("range", SUBSCRIPTION))
+    world = mixed(members=(classic_member("a"), classic_member("b", protocols=both)))
+    world.beat(leaving())
+    assert world.shard.classic_groups["g"].protocol_name == "range"
 
 
 def park(classic: Group, member_id: str) -> None:

@@ -70,6 +70,21 @@ def test_a_member_that_has_no_assignment_yet_and_a_topic_that_is_gone_are_nothin
     assert [current.assigned for current in (group.currents["a"], group.currents["b"])] == [{}, {}]
 
 
+def test_an_assignment_of_no_partition_and_without_user_data_is_one_as_any_other() -> None:
+    world = World(classic_group(classic_member("a", assignment(user_data=b""))))
+    assert world.beat(joining()).error_code == ErrorCode.NONE
+    assert world.shard.groups["g"].currents["a"].assigned == {}
+
+
+def test_the_topics_of_a_group_that_is_new_are_looked_at_again_with_the_next_heartbeat() -> None:
+    world = World(two_members())
+    world.beat(joining())
+    soft = world.shard.soft("g")
+    assert soft.is_stale(NOW.now_ms, 5)
+    world.beat(ConsumerGroupHeartbeatRequest(group_id="g", member_id="new", member_epoch=5))
+    assert not soft.is_stale(NOW.now_ms, 5)
+
+
 def test_sessions_go_on_by_the_timers_of_the_new_kind() -> None:
     classic = two_members()
     classic.members["a"].session_timer_ms = 9_000
