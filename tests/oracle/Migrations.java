@@ -14,6 +14,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.message.ConsumerGroupHeartbeatRequestData;
 import org.apache.kafka.common.message.HeartbeatRequestData;
 import org.apache.kafka.common.message.JoinGroupRequestData;
+import org.apache.kafka.common.message.JoinGroupRequestDataJsonConverter;
 import org.apache.kafka.common.message.JoinGroupResponseData;
 import org.apache.kafka.common.message.LeaveGroupRequestData;
 import org.apache.kafka.common.message.SyncGroupRequestData;
@@ -59,6 +60,7 @@ public class Migrations extends Histories {
             else if (kind() == Group.GroupType.CONSUMER) {
                 if (choice < 30) join();
                 else if (choice < 40 && hasMembers()) joinClassic(new Client());
+                else if (choice < 40) joinInstead();
                 else if (choice < 50) goodbye();
                 else if (!clients.isEmpty()) heartbeat(clients.get(random.nextInt(clients.size())));
             } else if (choice < 24 && kind() != null) join();
@@ -175,6 +177,28 @@ public class Migrations extends Histories {
             parked.stream().sorted().forEach(members::add);
             System.out.println(line);
         }
+    }
+
+    /** A classic member joins a group that nobody is left in. (With a member id, Kafka forgets the group and writes nothing.) */
+    private void joinInstead() {
+        Client client = new Client();
+        client.classic = true;
+        client.memberId = "";
+        client.names = someNames();
+        if (clients.size() < 8) clients.add(client);
+        JoinGroupRequestData request = joinRequest(client);
+        ObjectNode line = JSON.createObjectNode();
+        line.set("instead", JoinGroupRequestDataJsonConverter.write(request, (short) 9));
+        CompletableFuture<JoinGroupResponseData> future = new CompletableFuture<>();
+        var result = oracle.g.classicGroupJoin(Oracle.ctx(5), request, future);
+        line.set("records", told(result.records()));
+        result.appendFuture().complete(null);
+        joins.put(client, future);
+        oracle.tasks.clear();
+        oracle.sched.clear();
+        noteTimers();
+        wasConsumer = false;
+        System.out.println(line);
     }
 
     /** One of the members of the new protocol leaves, so that it is the last of them at times. */

@@ -15,8 +15,10 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from coordinator.effects import CoordinatorRecord, Effects, Moment, RequestContext
+from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.consumer.classic_members import heartbeat, join, leave, on_classic_timer, sync
+from coordinator.groups.consumer.downgrade import join_instead
 from coordinator.groups.consumer.expressions import matching
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.consumer.leave import on_revocation_timer, on_session_timer
@@ -41,7 +43,9 @@ from coordinator.groups.consumer.timers import (
     MemberSessionTimer,
     RevocationTimer,
 )
+from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
+from harness.doubles.topics import Topics as TopicList
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -136,6 +140,8 @@ class Player:
             assert compare_downgraded(line, self.shard.classic_groups.pop(GROUP), self.timers)
             self.timers.clear()
             self.wanted.clear()
+        elif "instead" in line:
+            self._join_instead(line)
         else:
             self._play_classic(line)
 
@@ -205,6 +211,21 @@ class Player:
             assert normal(as_json(reply.response)) == normal(line["response"]), "another answer"
         self._compare_records(line.get("records", []), effects)
         self._carry_out(effects)
+
+    def _join_instead(self, line: dict[str, Any]) -> None:
+        """A classic member joins a group without members; of its answer and timers other tests know."""
+        classic = ShardGroups(GroupSettings(), TopicList())
+        classic.groups = self.shard.classic_groups
+        context = RequestContext(object(), 5, CLIENT_ID, CLIENT_HOST, "drawn")
+        moment, effects = Moment(self.now_ms, self.now_ms), Effects()
+        join_instead(self.shard, classic, join_of(line["instead"]), context, moment, effects)
+        self._compare_records(line["records"], effects)
+        effects.timers.clear()
+        self._carry_out(effects)
+        assert GROUP not in self.shard.groups
+        self.shard.classic_groups.clear()
+        self.wanted.clear()
+        self.timers.clear()
 
     def _play_classic(self, line: dict[str, Any]) -> None:
         """A request of a classic member; of a refusal only the error goes over the wire."""

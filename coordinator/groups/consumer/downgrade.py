@@ -10,14 +10,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from coordinator.effects import Effects, Moment
+from coordinator.effects import Effects, Moment, RequestContext
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.events import new_row
 from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.join_group import join_group
 from coordinator.groups.classic.member import Member
 from coordinator.groups.classic.member import OfferedProtocol as ClassicProtocol
 from coordinator.groups.classic.rebalance import prepare_rebalance
 from coordinator.groups.classic.records import new_group_metadata_record
+from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.classic.states import STABLE
 from coordinator.groups.classic.timers import JoinTimer, arm_session_timers, cancel_session_timer
 from coordinator.groups.consumer.assignors.specs import Target
@@ -34,6 +36,7 @@ from protocol.consumer import (
     subscription_version,
 )
 from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.shared import TopicPartitions
 
 
@@ -115,6 +118,29 @@ def downgrade_with(
         effects.history.append(new_row(classic, at, cause))
     else:
         prepare_rebalance(classic, at, cause, effects)
+
+
+def join_instead(
+    shard: ConsumerGroups,
+    classic: ShardGroups,
+    request: JoinGroupRequest,
+    context: RequestContext,
+    at: Moment,
+    effects: Effects,
+) -> None:
+    """JoinGroup (key 11) at a consumer group without members: it gives way to that join's classic group (A64).
+
+    Whatever the policy. A join that makes no group, as it is refused or names a member id, leaves this one.
+    `classic` has the classic groups of the same shard. Errors: those of `join_group`.
+    """
+    group = shard.groups[request.group_id]
+    assert not group.members, "classic_members.join is for a group that has some"
+    joined = Effects()
+    join_group(classic, request, context, at, joined)
+    if group.group_id in classic.groups:
+        _write_tombstones(group, [], effects)
+        shard.forget(group.group_id, effects)
+    effects.add(joined.result())
 
 
 def _remaining(group: ConsumerGroup, member_id: str) -> Remaining:

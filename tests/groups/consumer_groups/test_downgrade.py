@@ -10,13 +10,15 @@ import pytest
 from coordinator.effects import CoordinatorRecord, Effects, Moment, RequestContext, SetTimer
 from coordinator.groups.causes import CauseKind
 from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.join_group import GroupCreated
 from coordinator.groups.classic.member import Member, OfferedProtocol, Parked
+from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
 from coordinator.groups.classic.timers import JoinTimer, SessionTimer
 from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.consumer.classic_members import join, on_classic_timer
 from coordinator.groups.consumer.classic_members import leave as leave_classic
-from coordinator.groups.consumer.downgrade import GroupDowngraded, on_downgrade_stored
+from coordinator.groups.consumer.downgrade import GroupDowngraded, join_instead, on_downgrade_stored
 from coordinator.groups.consumer.leave import on_revocation_timer, on_session_timer
 from coordinator.groups.consumer.records import new_current_record
 from coordinator.groups.consumer.replay import replay_record
@@ -27,7 +29,9 @@ from coordinator.groups.consumer.timers import (
     MemberSessionTimer,
     RevocationTimer,
 )
+from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import GroupMetadataValue
+from harness.doubles.topics import Topics as TopicList
 from protocol.consumer import ConsumerProtocolSubscription, encode_subscription
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -271,3 +275,53 @@ def test_a_group_may_change_its_kind_again() -> None:
     assert world.beat(joining()).member_epoch == 6
     assert world.refused == []
     assert SetTimer(JoinTimer("g"), None) in world.effects.timers
+
+
+def join_the_empty(
+    world: World, member_id: str = "", session_timeout_ms: int = 20_000
+) -> tuple[ErrorCode, ShardGroups]:
+    """A classic member joins a group that nobody is left in; it is answered an id."""
+    world.beat(joining())
+    world.beat(leaving())
+    classic = ShardGroups(GroupSettings(), TopicList(t=4))
+    classic.groups = world.shard.classic_groups
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=8_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
+    )
+    world.effects = Effects()
+    context = RequestContext("me", 9, "c", "/h", "again")
+    join_instead(world.shard, classic, request, context, NOW, world.effects)
+    world.replay()
+    return world.effects.replies[-1].response.error_code, classic
+
+
+@pytest.mark.parametrize("policy", MigrationPolicy)
+def test_a_group_without_members_gives_way_to_a_classic_one(policy: MigrationPolicy) -> None:
+    world = World(migration_policy=policy)
+    error, classic = join_the_empty(world)
+    assert error == ErrorCode.MEMBER_ID_REQUIRED
+    assert world.written == ["-6", "-4", "-3", "2"]
+    assert world.effects.then == GroupCreated("g")
+    assert not world.shard.groups
+    assert world.shard.known_soft("g") is None
+    assert classic.groups["g"].generation_id == 0
+
+
+@pytest.mark.parametrize(
+    ("member_id", "session_timeout_ms", "wanted"),
+    [("known", 20_000, ErrorCode.UNKNOWN_MEMBER_ID), ("", 1, ErrorCode.INVALID_SESSION_TIMEOUT)],
+)
+def test_a_join_that_is_refused_leaves_a_group_without_members(
+    member_id: str, session_timeout_ms: int, wanted: ErrorCode
+) -> None:
+    """Kafka forgets the group on a join with a member id, until it reads the log again."""
+    world = World()
+    error, classic = join_the_empty(world, member_id, session_timeout_ms)
+    assert (error, world.written) == (wanted, [])
+    assert "g" in world.shard.groups
+    assert not classic.groups
