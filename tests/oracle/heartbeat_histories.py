@@ -62,6 +62,7 @@ from tests.oracle.classic_lines import (
     partitions_of,
     value_of_group,
 )
+from tests.oracle.java_names import camel_case, snake_case
 
 GROUP = "g"
 VERSION = 1
@@ -117,6 +118,7 @@ class Player:
         self.now_ms = 1_000_000
         self.timers: dict[Any, int] = {}
         self.wanted: list[ResolveRegexes] = []
+        self.former_topics: set[str] = set()  # Kafka does not unsubscribe a group that it downgrades.
         self.refused: list[str] = []  # What waited in a classic group that the last heartbeat upgraded.
 
     def play(self, line: dict[str, Any]) -> None:
@@ -151,7 +153,7 @@ class Player:
         if line["isNew"]:
             self.topics.version_with_new_topics = line["version"]
         group = self.shard.groups.get(GROUP)
-        if group is not None and name in group.subscriptions.topics():
+        if group is not None and (name in group.subscriptions.topics() or name in self.former_topics):
             self.shard.soft(GROUP).refresh_at_ms = None
 
     def _resolve(self, line: dict[str, Any]) -> None:
@@ -282,10 +284,13 @@ class Player:
         self._carry_out(effects)
 
     def _carry_out(self, effects: Effects) -> None:
+        before = self._topics()
         for record in effects.records:
             assert isinstance(record, CoordinatorRecord)
             if not isinstance(record.key, GroupMetadataKey):
                 replay_record(self.shard.groups, record.key, record.value)
+        gone = before - self._topics()
+        self.former_topics = self.former_topics | gone if effects.then else self.former_topics - gone
         self.wanted += [each for each in effects.background if isinstance(each, ResolveRegexes)]
         for key, deadline_ms in effects.timers:
             if deadline_ms is None:
@@ -293,6 +298,10 @@ class Player:
             else:
                 self.timers[key] = deadline_ms
         effects.timers.clear()
+
+    def _topics(self) -> set[str]:
+        group = self.shard.groups.get(GROUP)
+        return set() if group is None else group.subscriptions.topics()
 
     @staticmethod
     def _compare_records(theirs: list[dict[str, Any]], effects: Effects) -> None:
@@ -393,10 +402,6 @@ def beat_of(said: dict[str, Any]) -> HeartbeatRequest:
     )
 
 
-def snake_case(name: str) -> str:
-    return "".join(f"_{each.lower()}" if each.isupper() else each for each in name)
-
-
 def uuid_of(text: str) -> bytes:
     """The 16 bytes of a UUID in Kafka's form."""
     return urlsafe_b64decode(text + "==")
@@ -417,11 +422,6 @@ def as_json(value: Any) -> Any:
 def value_as_json(value: Any) -> Any:
     """A record's value as Kafka's JSON has it; that of a classic group as `group_metadata` has it."""
     return value_of_group(value) if isinstance(value, GroupMetadataValue) else as_json(value)
-
-
-def camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(each.capitalize() for each in rest)
 
 
 def normal(value: Any) -> Any:
