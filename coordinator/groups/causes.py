@@ -48,6 +48,7 @@ class CauseKind(Enum):
     GROUP_DELETED = "group_deleted", "group deleted by admin"
     OFFSETS_EXPIRED = "offsets_expired", "offsets expired"
     GROUP_NOT_STORED = "group_not_stored", "group not stored"
+    GROUP_DOWNGRADED = "group_downgraded", "last member of the consumer protocol gone, group is classic again"
     # The history itself.
     EVENTS_DROPPED = "events_dropped", "events were dropped"
 

@@ -49,22 +49,22 @@ import org.apache.kafka.coordinator.group.generated.CoordinatorRecordJsonConvert
  * Steps: a topic is made or grows, the clock moves (timers that are due fire), a heartbeat.
  */
 public class Histories {
-    private static final ObjectMapper JSON = new ObjectMapper();
-    private static final String GROUP = "g";
-    private static final short VERSION = 1;
+    static final ObjectMapper JSON = new ObjectMapper();
+    static final String GROUP = "g";
+    static final short VERSION = 1;
 
-    private final Random random;
-    private final int maxPartitions;
-    private final Oracle.Img image = new Oracle.Img();
-    private final Oracle oracle;
-    private final Map<String, Long> deadlines = new HashMap<>();
-    private final Map<String, TimeoutOperation<CoordinatorRecord>> armed = new HashMap<>();
-    private final List<Client> clients = new ArrayList<>();
-    private final boolean withRegex;
-    private final boolean withClassic;
+    final Random random;
+    final int maxPartitions;
+    final Oracle.Img image = new Oracle.Img();
+    final Oracle oracle;
+    final Map<String, Long> deadlines = new HashMap<>();
+    final Map<String, TimeoutOperation<CoordinatorRecord>> armed = new HashMap<>();
+    final List<Client> clients = new ArrayList<>();
+    final boolean withRegex;
+    final boolean withClassic;
 
     /** A member as its client sees it: what it was told, and how it behaves. */
-    private static final class Client {
+    static final class Client {
         String memberId;
         String instanceId;
         int epoch = 0;
@@ -78,7 +78,8 @@ public class Histories {
         boolean told = false;  // To join again.
     }
 
-    private Histories(long seed, int maxPartitions) throws Exception {
+    /** The last are settings beside, or in place of, those of a history: names and values in turn. */
+    Histories(long seed, int maxPartitions, String... settings) throws Exception {
         this.random = new Random(seed);
         this.maxPartitions = maxPartitions;
         Oracle.now = 1_000_000L;
@@ -86,14 +87,17 @@ public class Histories {
         withRegex = random.nextInt(2) == 0;
         withClassic = random.nextInt(2) == 0;
         String maxSize = random.nextInt(6) == 0 ? "3" : "1000";
-        oracle = new Oracle(image, "group.consumer.assignment.interval.ms", interval, "group.consumer.max.size", maxSize,
-            "group.consumer.migration.policy", "upgrade");
+        List<String> all = new ArrayList<>(List.of("group.consumer.assignment.interval.ms", interval,
+            "group.consumer.max.size", maxSize, "group.consumer.migration.policy", "upgrade"));
+        all.addAll(List.of(settings));
+        oracle = new Oracle(image, all.toArray(new String[0]));
         ObjectNode line = JSON.createObjectNode();
         line.put("history", seed).put("interval", Integer.parseInt(interval)).put("maxSize", Integer.parseInt(maxSize));
+        for (int i = 0; i < settings.length; i += 2) line.put(settings[i], settings[i + 1]);
         System.out.println(line);
     }
 
-    private void play() {
+    void play() {
         int topics = 1 + random.nextInt(3);
         for (int i = 0; i < topics; i++) addTopic();
         int steps = 20 + random.nextInt(40);
@@ -111,20 +115,20 @@ public class Histories {
 
     // Topics.
 
-    private void addTopic() {
+    void addTopic() {
         String name = "topic" + random.nextInt(8);
         if (image.m.containsKey(name)) return;
         Uuid id = new Uuid(random.nextLong(), random.nextLong());
         changed(new Oracle.TM(name, id, 1 + random.nextInt(maxPartitions)), true);
     }
 
-    private void growTopic() {
+    void growTopic() {
         List<Oracle.TM> known = new ArrayList<>(image.m.values());
         Oracle.TM topic = known.get(random.nextInt(known.size()));
         changed(new Oracle.TM(topic.n, topic.id, topic.p + 1 + random.nextInt(3)), false);
     }
 
-    private void changed(Oracle.TM topic, boolean created) {
+    void changed(Oracle.TM topic, boolean created) {
         image.m.put(topic.n, topic);
         image.v++;
         oracle.g.onMetadataUpdate(new CoordinatorMetadataDelta() {
@@ -140,7 +144,7 @@ public class Histories {
     }
 
     /** The run that resolves the group's regular expressions comes to its end. */
-    private void resolve() {
+    void resolve() {
         Runnable task = oracle.tasks.remove(0);
         quietly(task);
         ObjectNode line = JSON.createObjectNode();
@@ -152,7 +156,7 @@ public class Histories {
 
     // The clock.
 
-    private void advance() {
+    void advance() {
         long until = Oracle.now + (random.nextInt(4) == 0 ? random.nextInt(50_000) : random.nextInt(3_000));
         while (true) {
             Optional<Map.Entry<String, Long>> due = deadlines.entrySet().stream()
@@ -164,13 +168,13 @@ public class Histories {
         moveTo(until);
     }
 
-    private void moveTo(long ms) {
+    void moveTo(long ms) {
         if (ms == Oracle.now) return;
         Oracle.now = ms;
         System.out.println(JSON.createObjectNode().put("now", ms));
     }
 
-    private void fire(String key, long ms) {
+    void fire(String key, long ms) {
         moveTo(ms);
         TimeoutOperation<CoordinatorRecord> operation = oracle.ops.get(key);
         oracle.timers.remove(key);
@@ -179,7 +183,8 @@ public class Histories {
         ObjectNode line = JSON.createObjectNode();
         line.put("timer", key);
         try {
-            line.set("records", written(operation.generateRecords().records()));
+            var result = operation.generateRecords();
+            line.set("records", result.replayRecords() ? written(result.records()) : told(result.records()));
         } catch (Throwable error) {
             line.put("error", Errors.forException(error).code()).put("message", error.getMessage());
         }
@@ -187,7 +192,7 @@ public class Histories {
         System.out.println(line);
     }
 
-    private void noteTimers() {
+    void noteTimers() {
         oracle.timers.keySet().forEach(key -> {
             if (armed.get(key) != oracle.ops.get(key)) {
                 armed.put(key, oracle.ops.get(key));
@@ -200,7 +205,7 @@ public class Histories {
 
     // Heartbeats.
 
-    private List<String> someNames() {
+    List<String> someNames() {
         List<String> names = new ArrayList<>();
         for (int i = random.nextInt(4); i >= 0; i--) {
             String name = "topic" + random.nextInt(8);
@@ -214,12 +219,12 @@ public class Histories {
         return random.nextInt(12) == 0 ? "" : random.nextInt(25) == 0 ? "topic[" : all[random.nextInt(all.length)];
     }
 
-    private ConsumerGroupHeartbeatRequestData request(Client client, int epoch) {
+    ConsumerGroupHeartbeatRequestData request(Client client, int epoch) {
         return new ConsumerGroupHeartbeatRequestData()
             .setGroupId(GROUP).setMemberId(client.memberId).setMemberEpoch(epoch).setInstanceId(client.instanceId);
     }
 
-    private void join() {
+    void join() {
         Client client = new Client();
         client.memberId = new Uuid(random.nextLong(), random.nextLong()).toString();
         if (random.nextInt(4) == 0) client.instanceId = "i" + random.nextInt(3);
@@ -233,7 +238,7 @@ public class Histories {
         rejoin(client);
     }
 
-    private void rejoin(Client client) {
+    void rejoin(Client client) {
         client.owned.clear();
         ConsumerGroupHeartbeatRequestData request = request(client, 0)
             .setRebalanceTimeoutMs(5_000 + random.nextInt(3) * 1_000)
@@ -247,7 +252,7 @@ public class Histories {
 
     // Classic members.
 
-    private boolean hasMembers() {
+    boolean hasMembers() {
         try {
             return oracle.g.consumerGroup(GROUP, Long.MAX_VALUE).numMembers() > 0;
         } catch (Throwable none) {
@@ -255,7 +260,7 @@ public class Histories {
         }
     }
 
-    private void joinClassic(Client client) {
+    void joinClassic(Client client) {
         if (!client.classic) {
             client.classic = true;
             client.memberId = "";
@@ -264,20 +269,7 @@ public class Histories {
             client.names = clients.get(0).names == null || random.nextInt(2) == 0 ? someNames() : clients.get(0).names;
             if (clients.size() < 8) clients.add(client);
         }
-        List<TopicPartition> owned = new ArrayList<>();
-        if (client.cooperative) image.m.values().forEach(topic ->
-            client.owned.getOrDefault(topic.id, List.of()).forEach(each -> owned.add(new TopicPartition(topic.n, each))));
-        short version = (short) random.nextInt(4);
-        byte[] bytes = Utils.toArray(ConsumerProtocol.serializeSubscription(new ConsumerPartitionAssignor.Subscription(
-            client.names, null, owned, client.epoch, random.nextInt(3) == 0 ? Optional.of("r1") : Optional.empty()), version));
-        JoinGroupRequestData.JoinGroupRequestProtocolCollection protocols = new JoinGroupRequestData.JoinGroupRequestProtocolCollection();
-        if (client.cooperative) protocols.add(new JoinGroupRequestData.JoinGroupRequestProtocol().setName("cooperative-sticky").setMetadata(bytes));
-        if (random.nextInt(20) > 0) protocols.add(new JoinGroupRequestData.JoinGroupRequestProtocol().setName("range").setMetadata(bytes));
-        if (protocols.isEmpty()) protocols.add(new JoinGroupRequestData.JoinGroupRequestProtocol().setName("own").setMetadata(bytes));
-        JoinGroupRequestData request = new JoinGroupRequestData().setGroupId(GROUP).setMemberId(client.memberId)
-            .setGroupInstanceId(client.instanceId).setSessionTimeoutMs(20_000 + random.nextInt(3) * 10_000)
-            .setRebalanceTimeoutMs(8_000 + random.nextInt(3) * 1_000)
-            .setProtocolType(random.nextInt(30) == 0 ? "connect" : "consumer").setProtocols(protocols);
+        JoinGroupRequestData request = joinRequest(client);
         ObjectNode line = JSON.createObjectNode();
         line.set("join", JoinGroupRequestDataJsonConverter.write(request, (short) 9));
         CompletableFuture<JoinGroupResponseData> future = new CompletableFuture<>();
@@ -302,7 +294,24 @@ public class Histories {
         System.out.println(line);
     }
 
-    private void sync(Client client) {
+    JoinGroupRequestData joinRequest(Client client) {
+        List<TopicPartition> owned = new ArrayList<>();
+        if (client.cooperative) image.m.values().forEach(topic ->
+            client.owned.getOrDefault(topic.id, List.of()).forEach(each -> owned.add(new TopicPartition(topic.n, each))));
+        short version = (short) random.nextInt(4);
+        byte[] bytes = Utils.toArray(ConsumerProtocol.serializeSubscription(new ConsumerPartitionAssignor.Subscription(
+            client.names, null, owned, client.epoch, random.nextInt(3) == 0 ? Optional.of("r1") : Optional.empty()), version));
+        JoinGroupRequestData.JoinGroupRequestProtocolCollection protocols = new JoinGroupRequestData.JoinGroupRequestProtocolCollection();
+        if (client.cooperative) protocols.add(new JoinGroupRequestData.JoinGroupRequestProtocol().setName("cooperative-sticky").setMetadata(bytes));
+        if (random.nextInt(20) > 0) protocols.add(new JoinGroupRequestData.JoinGroupRequestProtocol().setName("range").setMetadata(bytes));
+        if (protocols.isEmpty()) protocols.add(new JoinGroupRequestData.JoinGroupRequestProtocol().setName("own").setMetadata(bytes));
+        return new JoinGroupRequestData().setGroupId(GROUP).setMemberId(client.memberId)
+            .setGroupInstanceId(client.instanceId).setSessionTimeoutMs(20_000 + random.nextInt(3) * 10_000)
+            .setRebalanceTimeoutMs(8_000 + random.nextInt(3) * 1_000)
+            .setProtocolType(random.nextInt(30) == 0 ? "connect" : "consumer").setProtocols(protocols);
+    }
+
+    void sync(Client client) {
         SyncGroupRequestData request = new SyncGroupRequestData().setGroupId(GROUP).setMemberId(client.memberId)
             .setGroupInstanceId(client.instanceId).setGenerationId(client.epoch + (random.nextInt(12) == 0 ? 1 : 0));
         if (random.nextInt(2) == 0) request.setProtocolType(random.nextInt(10) == 0 ? "connect" : "consumer")
@@ -330,7 +339,7 @@ public class Histories {
         System.out.println(line);
     }
 
-    private void beat(Client client) {
+    void beat(Client client) {
         HeartbeatRequestData request = new HeartbeatRequestData().setGroupId(GROUP).setMemberId(client.memberId)
             .setGroupInstanceId(client.instanceId).setGenerationId(client.epoch + (random.nextInt(12) == 0 ? 1 : 0));
         ObjectNode line = JSON.createObjectNode();
@@ -347,7 +356,7 @@ public class Histories {
         System.out.println(line);
     }
 
-    private void leave(List<Client> leaving) {
+    void leave(List<Client> leaving) {
         LeaveGroupRequestData request = new LeaveGroupRequestData().setGroupId(GROUP);
         leaving.forEach(client -> request.members().add(new LeaveGroupRequestData.MemberIdentity()
             .setMemberId(client.instanceId != null && random.nextInt(2) == 0 ? "" : client.memberId).setGroupInstanceId(client.instanceId)));
@@ -364,7 +373,7 @@ public class Histories {
         System.out.println(line);
     }
 
-    private void classic(Client client) {
+    void classic(Client client) {
         if (!hasMembers()) return;
         int choice = random.nextInt(20);
         if (choice == 0) leave(List.of(client));
@@ -378,7 +387,7 @@ public class Histories {
         }
     }
 
-    private void heartbeat(Client client) {
+    void heartbeat(Client client) {
         if (client.classic) {
             classic(client);
             return;
@@ -425,12 +434,12 @@ public class Histories {
         return request.setTopicPartitions(owned);
     }
 
-    private void send(Client client, ConsumerGroupHeartbeatRequestData request) {
+    void send(Client client, ConsumerGroupHeartbeatRequestData request) {
         ObjectNode line = JSON.createObjectNode();
         line.set("request", ConsumerGroupHeartbeatRequestDataJsonConverter.write(request, VERSION));
         try {
             var result = oracle.g.consumerGroupHeartbeat(Oracle.ctx(VERSION), request);
-            line.set("records", written(result.records()));
+            line.set("records", result.replayRecords() ? written(result.records()) : told(result.records()));
             ConsumerGroupHeartbeatResponseData response = result.response();
             line.set("response", ConsumerGroupHeartbeatResponseDataJsonConverter.write(response, VERSION));
             took(client, response);
@@ -450,12 +459,12 @@ public class Histories {
             client.owned.put(each.topicId(), new ArrayList<>(each.partitions())));
     }
 
-    private ArrayNode written(List<CoordinatorRecord> records) {
+    ArrayNode written(List<CoordinatorRecord> records) {
         quietly(() -> oracle.apply("", records, true));
         return told(records);
     }
 
-    private ArrayNode told(List<CoordinatorRecord> records) {
+    ArrayNode told(List<CoordinatorRecord> records) {
         ArrayNode lines = JSON.createArrayNode();
         for (CoordinatorRecord record : records) {
             ObjectNode line = lines.addObject();
@@ -469,7 +478,7 @@ public class Histories {
     }
 
     /** Do what prints for people, without that. */
-    private void quietly(Runnable action) {
+    void quietly(Runnable action) {
         var out = System.out;
         System.setOut(new java.io.PrintStream(java.io.OutputStream.nullOutputStream()));
         action.run();

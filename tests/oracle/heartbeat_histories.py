@@ -2,7 +2,8 @@
 
 Each line is a step as JSON: a topic that is made or grows, the clock, a timer that fired, or a heartbeat; the
 last two with the records that were written and what was answered. What has no order in Kafka is sorted on both
-sides: the topics and partitions of answers and of what members have.
+sides: the topics and partitions of answers and of what members have. In those of Migrations.java the group is a
+classic one at times: its lines are in `classic_lines`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from coordinator.effects import CoordinatorRecord, Effects, Moment, RequestContext
+from coordinator.groups.classic.shard_groups import ShardGroups
+from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.consumer.classic_members import heartbeat, join, leave, on_classic_timer, sync
+from coordinator.groups.consumer.downgrade import join_instead
 from coordinator.groups.consumer.expressions import matching
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.consumer.leave import on_revocation_timer, on_session_timer
@@ -39,7 +43,10 @@ from coordinator.groups.consumer.timers import (
     MemberSessionTimer,
     RevocationTimer,
 )
-from protocol.consumer import decode_assignment, subscription_version
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
+from harness.doubles.topics import Topics as TopicList
+from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatTopicPartitions,
@@ -48,11 +55,20 @@ from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.leave_group import MemberIdentity
 from protocol.messages.sync_group import SyncGroupRequest
+from tests.oracle.classic_lines import (
+    classic_group_of,
+    compare_downgraded,
+    group_metadata,
+    partitions_of,
+    value_of_group,
+)
+from tests.oracle.java_names import camel_case, snake_case
 
 GROUP = "g"
 VERSION = 1
 CLIENT_ID, CLIENT_HOST = "cid", "localhost/127.0.0.1"  # What the driver of Kafka's class says.
 TYPES = {
+    GroupMetadataKey: 2,
     ConsumerGroupMetadataKey: 3,
     ConsumerGroupPartitionMetadataKey: 4,
     ConsumerGroupMemberMetadataKey: 5,
@@ -92,11 +108,18 @@ class Player:
     def __init__(self, head: dict[str, Any]) -> None:
         self.seed = head["history"]
         self.topics = Topics()
-        settings = ConsumerGroupSettings(assignment_interval_ms=head["interval"], max_size=head["maxSize"])
+        settings = ConsumerGroupSettings(
+            assignment_interval_ms=head["interval"],
+            max_size=head["maxSize"],
+            migration_policy=MigrationPolicy(head.get("group.consumer.migration.policy", "upgrade")),
+            classic_max_size=int(head.get("group.max.size", 1_000)),
+        )
         self.shard = ConsumerGroups(settings, self.topics)
         self.now_ms = 1_000_000
         self.timers: dict[Any, int] = {}
         self.wanted: list[ResolveRegexes] = []
+        self.former_topics: set[str] = set()  # Kafka does not unsubscribe a group that it downgrades.
+        self.refused: list[str] = []  # What waited in a classic group that the last heartbeat upgraded.
 
     def play(self, line: dict[str, Any]) -> None:
         """Raises AssertionError where ours answers or writes something else."""
@@ -110,6 +133,17 @@ class Player:
             self._fire(line)
         elif "request" in line:
             self._send(line)
+        elif "classic" in line:
+            self.shard.classic_groups[GROUP] = classic_group_of(line["classic"])
+        elif "upgraded" in line:
+            assert (GROUP not in self.shard.classic_groups) == line["upgraded"], "upgraded, or not"
+            assert self.refused == (line["parked"] if line["upgraded"] else []), "other requests are answered"
+        elif "downgraded" in line:
+            assert compare_downgraded(line, self.shard.classic_groups.pop(GROUP), self.timers)
+            self.timers.clear()
+            self.wanted.clear()
+        elif "instead" in line:
+            self._join_instead(line)
         else:
             self._play_classic(line)
 
@@ -119,7 +153,7 @@ class Player:
         if line["isNew"]:
             self.topics.version_with_new_topics = line["version"]
         group = self.shard.groups.get(GROUP)
-        if group is not None and name in group.subscriptions.topics():
+        if group is not None and (name in group.subscriptions.topics() or name in self.former_topics):
             self.shard.soft(GROUP).refresh_at_ms = None
 
     def _resolve(self, line: dict[str, Any]) -> None:
@@ -157,7 +191,7 @@ class Player:
         elif isinstance(key, RevocationTimer):
             on_revocation_timer(self.shard, key, moment, effects)
         else:
-            on_classic_timer(self.shard, key, effects)
+            on_classic_timer(self.shard, key, moment, effects)
         self._carry_out(effects)
         return effects
 
@@ -166,13 +200,34 @@ class Player:
         context = RequestContext(object(), VERSION, CLIENT_ID, CLIENT_HOST)
         moment = Moment(self.now_ms, self.now_ms)
         consumer_group_heartbeat(self.shard, request_of(line["request"]), context, moment, effects)
-        (reply,) = effects.replies
+        *refused, reply = effects.replies
+        assert reply.reply_to is context.reply_to
+        assert {each.response.error_code for each in refused} <= {ErrorCode.REBALANCE_IN_PROGRESS}
+        self.refused = sorted(str(each.reply_to) for each in refused)
         answer = (reply.response.error_code, reply.response.error_message)
-        assert answer == (line.get("error", 0), line.get("message")), "another answer"
+        error = line.get("error", 0)
+        # Of an unknown error a broker sends no message.
+        message = None if error == ErrorCode.UNKNOWN_SERVER_ERROR else line.get("message")
+        assert answer == (error, message), f"another answer: {answer}"
         if "response" in line:
             assert normal(as_json(reply.response)) == normal(line["response"]), "another answer"
         self._compare_records(line.get("records", []), effects)
         self._carry_out(effects)
+
+    def _join_instead(self, line: dict[str, Any]) -> None:
+        """A classic member joins a group without members; of its answer and timers other tests know."""
+        classic = ShardGroups(GroupSettings(), TopicList())
+        classic.groups = self.shard.classic_groups
+        context = RequestContext(object(), 5, CLIENT_ID, CLIENT_HOST, "drawn")
+        moment, effects = Moment(self.now_ms, self.now_ms), Effects()
+        join_instead(self.shard, classic, join_of(line["instead"]), context, moment, effects)
+        self._compare_records(line["records"], effects)
+        effects.timers.clear()
+        self._carry_out(effects)
+        assert GROUP not in self.shard.groups
+        self.shard.classic_groups.clear()
+        self.wanted.clear()
+        self.timers.clear()
 
     def _play_classic(self, line: dict[str, Any]) -> None:
         """A request of a classic member; of a refusal only the error goes over the wire."""
@@ -197,7 +252,7 @@ class Player:
                     MemberIdentity(member_id=each["memberId"], group_instance_id=each["groupInstanceId"])
                     for each in said
                 ]
-                errors = leave(self.shard, group, leaving, effects)
+                errors = leave(self.shard, group, leaving, moment, effects)
                 theirs = [each["errorCode"] for each in line["response"]["members"]]
                 assert errors == theirs, f"other errors: {errors}"
                 error = 0
@@ -215,7 +270,10 @@ class Player:
                 else:
                     assert value == theirs[name], f"another answer: {name} {value}"
         theirs_in_order = line.get("records", [])
-        if "leave" in line:  # In the order of a set of members, which is another one in each JVM.
+        is_downgrade = any(each["type"] == TYPES[GroupMetadataKey] for each in theirs_in_order)
+        if (
+            "leave" in line and not is_downgrade
+        ):  # In the order of a set of members, which is another one in each JVM.
             order = [
                 each.key.member_id
                 for each in effects.records
@@ -226,9 +284,13 @@ class Player:
         self._carry_out(effects)
 
     def _carry_out(self, effects: Effects) -> None:
+        before = self._topics()
         for record in effects.records:
             assert isinstance(record, CoordinatorRecord)
-            replay_record(self.shard.groups, record.key, record.value)
+            if not isinstance(record.key, GroupMetadataKey):
+                replay_record(self.shard.groups, record.key, record.value)
+        gone = before - self._topics()
+        self.former_topics = self.former_topics | gone if effects.then else self.former_topics - gone
         self.wanted += [each for each in effects.background if isinstance(each, ResolveRegexes)]
         for key, deadline_ms in effects.timers:
             if deadline_ms is None:
@@ -237,12 +299,19 @@ class Player:
                 self.timers[key] = deadline_ms
         effects.timers.clear()
 
+    def _topics(self) -> set[str]:
+        group = self.shard.groups.get(GROUP)
+        return set() if group is None else group.subscriptions.topics()
+
     @staticmethod
     def _compare_records(theirs: list[dict[str, Any]], effects: Effects) -> None:
         ours = [
-            {"type": TYPES[type(each.key)], "key": as_json(each.key), "value": as_json(each.value)}
+            {"type": TYPES[type(each.key)], "key": as_json(each.key), "value": value_as_json(each.value)}
             for each in effects.records
             if isinstance(each, CoordinatorRecord)
+        ]
+        theirs = [
+            group_metadata(each) if each["type"] == TYPES[GroupMetadataKey] else each for each in theirs
         ]
         assert [normal(each) for each in ours] == [normal(each) for each in theirs], "other records"
         assert [*map(_target, ours)] == [*map(_target, theirs)], "targets in another order"
@@ -333,16 +402,6 @@ def beat_of(said: dict[str, Any]) -> HeartbeatRequest:
     )
 
 
-def partitions_of(assignment: bytes) -> tuple[int, dict[str, list[int]]]:
-    """Version and partitions of an assignment of the consumer protocol."""
-    topics = decode_assignment(assignment).assigned_partitions
-    return subscription_version(assignment), {each.topic: sorted(each.partitions) for each in topics}
-
-
-def snake_case(name: str) -> str:
-    return "".join(f"_{each.lower()}" if each.isupper() else each for each in name)
-
-
 def uuid_of(text: str) -> bytes:
     """The 16 bytes of a UUID in Kafka's form."""
     return urlsafe_b64decode(text + "==")
@@ -360,9 +419,9 @@ def as_json(value: Any) -> Any:
     return value
 
 
-def camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(each.capitalize() for each in rest)
+def value_as_json(value: Any) -> Any:
+    """A record's value as Kafka's JSON has it; that of a classic group as `group_metadata` has it."""
+    return value_of_group(value) if isinstance(value, GroupMetadataValue) else as_json(value)
 
 
 def normal(value: Any) -> Any:

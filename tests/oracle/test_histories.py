@@ -1,7 +1,8 @@
 """Histories of consumer groups come out as Kafka's own group manager writes and answers them (docs/kafka.md 9).
 
 The class of 4.3.1 is driven in a process of its own, without a broker: `Histories.java` plays random ones and
-prints what was asked, answered and written, and we play the same. `Rand.java` has groups of more topics and
+prints what was asked, answered and written, and we play the same. In those of `Migrations.java` the group is a
+classic one, too. `Rand.java` has groups of more topics and
 partitions, of which the targets are compared.
 """
 
@@ -21,6 +22,7 @@ from tests.oracle.heartbeat_histories import played
 SOURCES = Path(__file__).parent
 PACKAGE = "org.apache.kafka.coordinator.group"
 HISTORIES = 1_000
+MIGRATIONS = 500
 FIRST_SEED = 10_000
 
 
@@ -39,6 +41,13 @@ def test_replies_records_and_timers_are_those_of_kafka(java: None) -> None:
     """Names and expressions, static members, classic ones among them, growing topics, sessions that end."""
     seeds = [*played(driven("Histories", FIRST_SEED, HISTORIES, 16))]
     assert seeds == [*range(FIRST_SEED, FIRST_SEED + HISTORIES)]
+
+
+@pytest.mark.timeout(300)
+def test_groups_change_their_kind_as_those_of_kafka_do(java: None) -> None:
+    """Under all policies: classic groups, in the midst of a rebalance, too, that are upgraded and downgraded."""
+    seeds = [*played(driven("Migrations", FIRST_SEED, MIGRATIONS, 16))]
+    assert seeds == [*range(FIRST_SEED, FIRST_SEED + MIGRATIONS)]
 
 
 @pytest.mark.timeout(300)

@@ -16,13 +16,14 @@ from coordinator.groups.consumer.classic_checks import (
     check_may_join,
     check_protocol,
 )
+from coordinator.groups.consumer.downgrade import Replacement, downgrade_with, is_downgrade_due_for
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.heartbeat import check_capacity
 from coordinator.groups.consumer.leave import remove_members
 from coordinator.groups.consumer.member import ClassicMember, ConsumerMember, OfferedProtocol
 from coordinator.groups.consumer.member_step import MemberStep
 from coordinator.groups.consumer.membership import Found, check_instance, known_member, take_over
-from coordinator.groups.consumer.reconciliation import FREE, CurrentAssignment, PartitionEpochs
+from coordinator.groups.consumer.reconciliation import FREE, CurrentAssignment, PartitionEpochs, Partitions
 from coordinator.groups.consumer.refusal import Refused
 from coordinator.groups.consumer.replay import NEW_MEMBER
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
@@ -70,21 +71,35 @@ def join(
     found = _find(group, member_id, request, effects)
     subscription = _subscription(request)
     member = _described(found.member, request, subscription, context)
-    owned = {
-        image.topic_id: each.partitions
-        for each in subscription.owned_partitions
-        if (image := shard.topics.image(each.topic)) is not None
-    }
-    step = MemberStep(shard, group, found, member, owned, at, effects)
+    step = MemberStep(shard, group, found, member, _owned(shard, subscription), at, effects)
     step.describe()
-    current = step.advance()
-    _set_timers(shard, group, member, request.rebalance_timeout_ms, at, effects)
+    replaced = group.static_member(request.group_instance_id)
+    if replaced is not None and is_downgrade_due_for(shard, group, replaced):
+        current = _downgrade(step, replaced)
+    else:
+        current = step.advance()
+        _set_timers(shard, group, member, request.rebalance_timeout_ms, at, effects)
     return JoinGroupResponse(
         member_id=member.member_id,
         generation_id=current.member_epoch,
         protocol_type=PROTOCOL_TYPE,
         protocol_name=request.protocols[0].name,
     )
+
+
+def _downgrade(step: MemberStep, replaced: ConsumerMember) -> CurrentAssignment:
+    """Make a classic group of the step's; return what its member has, at the epoch that is its generation.
+
+    Where a rebalance follows, the member is not brought nearer to a target that is old.
+    """
+    group = step.group
+    is_settled = group.assignment_epoch >= step.epoch
+    current = step.found.current
+    if is_settled:
+        current = step.maybe_reconcile(group.assignment_epoch, group.targets.get(replaced.member_id, {}))
+    replacement = Replacement(replaced, step.member, is_settled)
+    downgrade_with(step.shard, group, replacement, step.at, step.effects)
+    return current
 
 
 def check_protocol_support(group: ConsumerGroup, member_id: str, request: JoinGroupRequest) -> None:
@@ -114,6 +129,11 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
         return decode_subscription(request.protocols[0].metadata)
     except DecodeError:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+
+
+def _owned(shard: ConsumerGroups, subscription: ConsumerProtocolSubscription) -> Partitions:
+    images = ((shard.topics.image(each.topic), each.partitions) for each in subscription.owned_partitions)
+    return {image.topic_id: partitions for image, partitions in images if image is not None}
 
 
 def _described(
@@ -232,7 +252,11 @@ def _await_join(
 
 
 def leave(
-    shard: ConsumerGroups, group: ConsumerGroup, identities: list[MemberIdentity], effects: Effects
+    shard: ConsumerGroups,
+    group: ConsumerGroup,
+    identities: list[MemberIdentity],
+    at: Moment,
+    effects: Effects,
 ) -> list[ErrorCode]:
     """Remove members, whatever protocol they use, with one new epoch; return an error for each.
 
@@ -248,7 +272,7 @@ def leave(
         except Refused as refused:
             errors.append(refused.error)
     if leaving:
-        remove_members(shard, group, list(leaving.values()), effects)
+        remove_members(shard, group, list(leaving.values()), at, effects)
     return errors
 
 
@@ -270,7 +294,7 @@ def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Co
 
 
 def on_classic_timer(
-    shard: ConsumerGroups, timer: ClassicJoinTimer | ClassicSyncTimer, effects: Effects
+    shard: ConsumerGroups, timer: ClassicJoinTimer | ClassicSyncTimer, at: Moment, effects: Effects
 ) -> None:
     """Remove a classic member whose JoinGroup or SyncGroup has not come in time (A59)."""
     soft, group = shard.known_soft(timer.group_id), shard.groups.get(timer.group_id)
@@ -279,4 +303,4 @@ def on_classic_timer(
     elif soft is not None:
         soft.syncs.discard(timer.member_id)
     if group is not None and timer.member_id in group.members:
-        remove_members(shard, group, [group.members[timer.member_id]], effects)
+        remove_members(shard, group, [group.members[timer.member_id]], at, effects)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.effects import Effects, Moment, RequestContext
+from coordinator.groups.classic.group import Group
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.leave import leave
 from coordinator.groups.consumer.member import ConsumerMember
@@ -17,6 +18,7 @@ from coordinator.groups.consumer.reconciliation import PartitionEpochs, Partitio
 from coordinator.groups.consumer.refusal import Refused
 from coordinator.groups.consumer.request_checks import JOIN_EPOCH, UNCHANGED_TIMEOUT, check_request
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
+from coordinator.groups.consumer.upgrade import leave_classic, upgrade
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatAssignment,
@@ -35,8 +37,9 @@ def consumer_group_heartbeat(
 ) -> None:
     """Answer a member, and bring it a step nearer to its target. A refusal leaves no trace (A4).
 
-    Errors: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
-    FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH.
+    A classic group that it joins is upgraded. Errors: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND,
+    GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH;
+    those of `upgrade`.
     """
     own = Effects()
     try:
@@ -61,13 +64,16 @@ def _handle(
     at: Moment,
     effects: Effects,
 ) -> ConsumerGroupHeartbeatResponse:
-    group = _find_group(shard, request)
+    classic = shard.classic_groups.get(request.group_id)
+    group = _find_group(shard, request, classic, effects)
     check_capacity(group, request.member_id, shard.settings.max_size)
     found = find_member(group, request.member_id or context.new_uuid, request, effects)
     member = _described(found.member, request, context)
     step = MemberStep(shard, group, found, member, _owned(request), at, effects)
     step.describe()
     current = step.advance()
+    if classic is not None:
+        leave_classic(shard, classic, at, effects)
     settings = shard.settings.of(group.group_id)
     shard.soft(group.group_id).begin_session(
         member.member_id, at.now_ms, settings.session_timeout_ms, effects
@@ -91,12 +97,22 @@ def _is_whole(request: ConsumerGroupHeartbeatRequest) -> bool:
     )
 
 
-def _find_group(shard: ConsumerGroups, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
+def _find_group(
+    shard: ConsumerGroups,
+    request: ConsumerGroupHeartbeatRequest,
+    classic: Group | None,
+    effects: Effects,
+) -> ConsumerGroup:
     group = shard.groups.get(request.group_id)
     if group is not None:
         return group
     if request.member_epoch != JOIN_EPOCH:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
+        message = f"Consumer group {request.group_id} not found."
+        if classic is not None:
+            message = f"Group {request.group_id} is not a consumer group."
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message)
+    if classic is not None:
+        return upgrade(shard, classic, effects)
     return ConsumerGroup(request.group_id)
 
 

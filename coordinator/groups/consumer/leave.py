@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.effects import Effects, Moment
+from coordinator.groups.consumer.downgrade import downgrade_without, is_downgrade_due
 from coordinator.groups.consumer.group import LEFT_FOR_NOW_EPOCH, ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.membership import check_instance
@@ -31,7 +32,9 @@ def leave(
     """Let a member go. Raises Refused: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     group = shard.groups.get(request.group_id)
     if group is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+        is_classic = request.group_id in shard.classic_groups
+        what = "is not a consumer group" if is_classic else "not found"
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} {what}.")
     if request.instance_id is not None:
         holder = group.static_member(request.instance_id)
         member = check_instance(holder, request.member_id, request.instance_id)
@@ -43,7 +46,7 @@ def leave(
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, message)
     else:
         member = group.members[request.member_id]
-    remove_members(shard, group, [member], effects)
+    remove_members(shard, group, [member], at, effects)
     return _answer(request)
 
 
@@ -60,9 +63,12 @@ def _leave_for_now(group: ConsumerGroup, member: ConsumerMember, effects: Effect
 
 
 def remove_members(
-    shard: ConsumerGroups, group: ConsumerGroup, members: list[ConsumerMember], effects: Effects
+    shard: ConsumerGroups, group: ConsumerGroup, members: list[ConsumerMember], at: Moment, effects: Effects
 ) -> None:
-    """Remove members, with one new epoch for all of them (A10)."""
+    """Remove members, with one new epoch for all of them (A10); if only classic ones are left, downgrade."""
+    if is_downgrade_due(shard, group, members):
+        downgrade_without(shard, group, members, at, effects)
+        return
     for member in members:
         effects.records += member_tombstones(group.group_id, member.member_id)
     subscriptions = group.subscriptions
@@ -89,7 +95,7 @@ def on_session_timer(shard: ConsumerGroups, timer: MemberSessionTimer, at: Momen
         return
     group = shard.groups.get(timer.group_id)
     if group is not None and timer.member_id in group.members:
-        remove_members(shard, group, [group.members[timer.member_id]], effects)
+        remove_members(shard, group, [group.members[timer.member_id]], at, effects)
 
 
 def on_revocation_timer(shard: ConsumerGroups, timer: RevocationTimer, at: Moment, effects: Effects) -> None:
@@ -98,4 +104,4 @@ def on_revocation_timer(shard: ConsumerGroups, timer: RevocationTimer, at: Momen
     epoch = None if soft is None else soft.revocations.pop(timer.member_id, None)
     current = None if group is None else group.currents.get(timer.member_id)
     if group is not None and current is not None and current.member_epoch == epoch:
-        remove_members(shard, group, [group.members[timer.member_id]], effects)
+        remove_members(shard, group, [group.members[timer.member_id]], at, effects)

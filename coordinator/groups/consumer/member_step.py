@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from coordinator.effects import CoordinatorRecord, Effects, Moment
 from coordinator.groups.consumer.assignors import ASSIGNORS
-from coordinator.groups.consumer.assignors.specs import MemberSpec, Target, in_table_order
+from coordinator.groups.consumer.assignors.specs import MemberSpec, Target, as_kept, in_table_order
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.java_order import JavaTable, string_hash
 from coordinator.groups.consumer.member import ConsumerMember
@@ -109,7 +109,8 @@ class MemberStep:
         if is_due or metadata_hash != group.metadata_hash:
             self.epoch += 1
             self.add(new_epoch_record(group.group_id, self.epoch, metadata_hash))
-        soft.refreshed(self.at.now_ms, self.epoch)
+        if group.group_id in self.shard.groups:  # One that this step makes is looked at again with the next.
+            soft.refreshed(self.at.now_ms, self.epoch)
         if group.has_partition_metadata:
             self.add(new_partition_metadata_tombstone(group.group_id))
 
@@ -143,6 +144,8 @@ class MemberStep:
             for member_id in group.table
         ]
         target = group.targets.get(replaced or self.member.member_id, {})
+        if replaced is not None:
+            target = as_kept(target)  # It is recorded even if it stays as it is.
         return in_table_order(specs, self._spec(self.member, target, counts), replaced), counts
 
     def _spec(self, member: ConsumerMember, target: Target, counts: dict[bytes, int]) -> MemberSpec:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from coordinator.effects import Effects
+from coordinator.groups.classic.group import Group
 from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.metadata_hash import TopicImage
@@ -49,6 +51,7 @@ class ConsumerGroupSettings:
     regex_refresh_interval_ms: int = 600_000
     assignors: tuple[str, ...] = ("uniform", "range")
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    classic_max_size: int = 2**31 - 1  # `group.max.size`, of what a downgrade makes.
     overrides: Mapping[str, GroupOverrides] = field(default_factory=dict)  # By group id.
 
     def of(self, group_id: str) -> ConsumerGroupSettings:
@@ -64,6 +67,7 @@ class ConsumerGroupSettings:
             self.regex_refresh_interval_ms,
             self.assignors,
             self.migration_policy,
+            self.classic_max_size,
         )
 
 
@@ -72,10 +76,19 @@ def _first(here: int | None, everywhere: int) -> int:
 
 
 class ConsumerGroups:
-    """The consumer groups of one shard, by group id, with the soft state of each."""
+    """The consumer groups of one shard, by group id, with the soft state of each.
 
-    def __init__(self, settings: ConsumerGroupSettings, topics: TopicImages) -> None:
+    `classic_groups` are the living classic ones of the same shard: a group becomes the one or the other.
+    """
+
+    def __init__(
+        self,
+        settings: ConsumerGroupSettings,
+        topics: TopicImages,
+        classic_groups: dict[str, Group] | None = None,
+    ) -> None:
         self.groups: dict[str, ConsumerGroup] = {}
+        self.classic_groups = {} if classic_groups is None else classic_groups
         self.settings = settings
         self.topics = topics
         self._soft: dict[str, SoftState] = {}
@@ -93,6 +106,8 @@ class ConsumerGroups:
         """The soft state of a group that has one."""
         return self._soft.get(group_id)
 
-    def forget(self, group_id: str) -> None:
-        """Forget the soft state of a group that is gone."""
-        self._soft.pop(group_id, None)
+    def forget(self, group_id: str, effects: Effects) -> None:
+        """Forget the soft state of a group that is gone, and cancel all its timers."""
+        soft = self._soft.pop(group_id, None)
+        if soft is not None:
+            soft.forget_all(effects)

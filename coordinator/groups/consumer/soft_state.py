@@ -108,3 +108,8 @@ class SoftState:
         self.end_sync(member_id, effects)
         if self.sessions.pop(member_id, None) is not None:
             effects.set_timer(MemberSessionTimer(self.group_id, member_id), None)
+
+    def forget_all(self, effects: Effects) -> None:
+        """Cancel the timers of all members."""
+        for member_id in dict.fromkeys((*self.sessions, *self.joins, *self.syncs, *self.revocations)):
+            self.forget(member_id, effects)

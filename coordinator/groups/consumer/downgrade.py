@@ -1,0 +1,229 @@
+"""The downgrade of a consumer group, as the last member of the new protocol goes (KIP-848; docs/kafka.md 9.9).
+
+What is left are classic members: their group becomes a classic one, of which the generation is the group's epoch
+and the assignment is the target. It rebalances at once, unless a static member was replaced and has that already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from coordinator.effects import Effects, Moment, RequestContext
+from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.classic.events import new_row
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.join_group import join_group
+from coordinator.groups.classic.member import Member
+from coordinator.groups.classic.member import OfferedProtocol as ClassicProtocol
+from coordinator.groups.classic.rebalance import prepare_rebalance
+from coordinator.groups.classic.records import new_group_metadata_record
+from coordinator.groups.classic.shard_groups import ShardGroups
+from coordinator.groups.classic.states import STABLE
+from coordinator.groups.classic.timers import JoinTimer, arm_session_timers, cancel_session_timer
+from coordinator.groups.consumer.assignors.specs import Target
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.records import group_tombstones
+from coordinator.groups.consumer.shard_groups import ConsumerGroups
+from coordinator.groups.consumer.states import MemberState
+from coordinator.groups.consumer.upgrade import send_back
+from protocol.consumer import (
+    PROTOCOL_TYPE,
+    ConsumerProtocolAssignment,
+    encode_assignment,
+    subscription_version,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.shared import TopicPartitions
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDowngraded:
+    """`Result.then` of storing a downgrade."""
+
+    group_id: str
+
+
+class Remaining(NamedTuple):
+    """A classic member that stays, and what it is to have."""
+
+    member: ConsumerMember
+    target: Target
+
+
+def is_downgrade_due(
+    shard: ConsumerGroups, group: ConsumerGroup, leaving: Collection[ConsumerMember]
+) -> bool:
+    """Whether a group becomes a classic one without these of its members."""
+    remaining = len(group.members) - len(leaving)
+    classic_leaving = sum(member.classic is not None for member in leaving)
+    return group.classic_count - classic_leaving == remaining > 0 and _is_allowed(shard, remaining)
+
+
+def is_downgrade_due_for(shard: ConsumerGroups, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
+    """Whether a group becomes a classic one as this static member of it becomes a classic one."""
+    count = len(group.members)
+    is_last = replaced.classic is None and group.classic_count == count - 1
+    return is_last and _is_allowed(shard, count)
+
+
+def _is_allowed(shard: ConsumerGroups, count: int) -> bool:
+    settings = shard.settings
+    return settings.migration_policy.allows_downgrade and count <= settings.classic_max_size
+
+
+def downgrade_without(
+    shard: ConsumerGroups,
+    group: ConsumerGroup,
+    leaving: Collection[ConsumerMember],
+    at: Moment,
+    effects: Effects,
+) -> None:
+    """Make a classic group of a group's members, but for those that leave; it rebalances."""
+    member_ids = list(group.table)
+    gone = {member.member_id for member in leaving}
+    staying = [_remaining(group, each) for each in member_ids if each not in gone]
+    _write_tombstones(group, member_ids, effects)
+    classic = _become_classic(shard, group, staying, at, effects)
+    prepare_rebalance(classic, at, Cause(CauseKind.GROUP_DOWNGRADED), effects)
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A static member that is a classic one from now on, in the place of `replaced`, as the records say already.
+
+    `is_settled`: the target is of the group's epoch, so there is nothing to rebalance for.
+    """
+
+    replaced: ConsumerMember
+    member: ConsumerMember
+    is_settled: bool
+
+
+def downgrade_with(
+    shard: ConsumerGroups, group: ConsumerGroup, replacement: Replacement, at: Moment, effects: Effects
+) -> None:
+    """Make a classic group of a group's members, with one that was replaced."""
+    replaced, member = replacement.replaced, replacement.member
+    staying = [_remaining(group, each) for each in group.table if each != replaced.member_id]
+    staying.append(Remaining(member, group.targets.get(replaced.member_id, {})))
+    tombstones = [member.member_id if each == replaced.member_id else each for each in group.table]
+    _write_tombstones(group, tombstones, effects)
+    classic = _become_classic(shard, group, staying, at, effects)
+    cause = Cause.by(member, CauseKind.GROUP_DOWNGRADED)
+    if replacement.is_settled:
+        effects.history.append(new_row(classic, at, cause))
+    else:
+        prepare_rebalance(classic, at, cause, effects)
+
+
+def join_instead(
+    shard: ConsumerGroups,
+    classic: ShardGroups,
+    request: JoinGroupRequest,
+    context: RequestContext,
+    at: Moment,
+    effects: Effects,
+) -> None:
+    """JoinGroup (key 11) at a consumer group without members: it gives way to that join's classic group (A64).
+
+    Whatever the policy. A join that makes no group, as it is refused or names a member id, leaves this one.
+    `classic` has the classic groups of the same shard. Errors: those of `join_group`.
+    """
+    group = shard.groups[request.group_id]
+    assert not group.members, "classic_members.join is for a group that has some"
+    joined = Effects()
+    join_group(classic, request, context, at, joined)
+    if group.group_id in classic.groups:
+        _write_tombstones(group, [], effects)
+        shard.forget(group.group_id, effects)
+    effects.add(joined.result())
+
+
+def _remaining(group: ConsumerGroup, member_id: str) -> Remaining:
+    return Remaining(group.members[member_id], group.targets.get(member_id, {}))
+
+
+def _write_tombstones(group: ConsumerGroup, member_ids: list[str], effects: Effects) -> None:
+    effects.records += group_tombstones(group.group_id, member_ids, list(group.subscriptions.resolved))
+
+
+def _become_classic(
+    shard: ConsumerGroups, group: ConsumerGroup, staying: list[Remaining], at: Moment, effects: Effects
+) -> Group:
+    """Add the classic group to the shard's, and its record to the effects; cancel the timers of the other one."""
+    classic = Group(
+        group.group_id,
+        state=STABLE,
+        generation_id=group.epoch,
+        state_since_ms=at.now_ms,
+        state_wall_ms=at.wall_ms,
+    )
+    for member, _ in staying:
+        classic.add(_classic_member(member), PROTOCOL_TYPE)
+    classic.protocol_name = classic.vote()
+    classic.compute_subscribed_topics()
+    for member, target in staying:
+        offered = classic.members[member.member_id]
+        version = subscription_version(offered.metadata(classic.protocol_name))
+        offered.assignment = encode_assignment(_assignment(shard, target), version)
+    assignments = {each.member_id: each.assignment for each in classic.members.values()}
+    effects.records.append(new_group_metadata_record(classic, assignments))
+    shard.forget(group.group_id, effects)
+    arm_session_timers(group.group_id, classic.members.values(), at.now_ms, effects)
+    shard.classic_groups[group.group_id] = classic
+    effects.hand_back(GroupDowngraded(group.group_id))
+    return classic
+
+
+def _classic_member(member: ConsumerMember) -> Member:
+    assert member.classic is not None, "only classic members are left"
+    return Member(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocols=tuple(ClassicProtocol(*offered) for offered in member.classic.protocols),
+    )
+
+
+def _assignment(shard: ConsumerGroups, target: Target) -> ConsumerProtocolAssignment:
+    """A target as a classic member reads it: topics by name, of those that exist."""
+    named = ((shard.topics.name_of(topic_id), partitions) for topic_id, partitions in target.items())
+    topics = [
+        TopicPartitions(topic=name, partitions=list(partitions))
+        for name, partitions in named
+        if name is not None
+    ]
+    return ConsumerProtocolAssignment(assigned_partitions=topics)
+
+
+def on_downgrade_stored(
+    shard: ConsumerGroups, downgraded: GroupDowngraded, error: ErrorCode, at: Moment, effects: Effects
+) -> None:
+    """If a downgrade was not stored, drop the classic group: all members of the other begin a session anew."""
+    classic = shard.classic_groups.get(downgraded.group_id)
+    if error is ErrorCode.NONE or classic is None:
+        return
+    del shard.classic_groups[downgraded.group_id]
+    for member in classic.members.values():
+        send_back(classic, member, effects)
+        cancel_session_timer(classic.group_id, member, effects)
+    effects.set_timer(JoinTimer(downgraded.group_id), None)
+    _begin_sessions(shard, shard.groups[downgraded.group_id], at, effects)
+
+
+def _begin_sessions(shard: ConsumerGroups, group: ConsumerGroup, at: Moment, effects: Effects) -> None:
+    soft, settings = shard.soft(group.group_id), shard.settings.of(group.group_id)
+    for member_id, member in group.members.items():
+        classic, current = member.classic, group.currents[member_id]
+        timeout_ms = settings.session_timeout_ms if classic is None else classic.session_timeout_ms
+        soft.begin_session(member_id, at.now_ms, timeout_ms, effects)
+        if classic is None and current.state is MemberState.UNREVOKED_PARTITIONS:
+            deadline_ms = at.now_ms + member.rebalance_timeout_ms
+            soft.await_revocation(member_id, current.member_epoch, deadline_ms, effects)
