@@ -185,6 +185,7 @@ class PreparedRequests:
         self._by_api[api_key] = prepared
         if prepared.is_immediate:
             self.immediate = prepared
+            self._wasted[api_key] = 0  # Such a one is cheap; before, its shard was loading, say.
         else:
             self.waiting = prepared
 

@@ -20,6 +20,7 @@ class Client:
         self.requests = PreparedRequests(pool)
         self.key = key
         self.prepared = self.matched = 0
+        self.is_loading = False
 
     def send(self, frame: bytes) -> None:
         if self.requests.match(self.key, frame, 0, len(frame)) is not None:
@@ -27,7 +28,9 @@ class Client:
             return
         self.requests.maybe_prepare(self.key, self._prepare, None, 0, frame)
 
-    def _prepare(self, request: Any, version: int, frame: bytes) -> Prepared:
+    def _prepare(self, request: Any, version: int, frame: bytes) -> Prepared | None:
+        if self.is_loading:
+            return None
         self.prepared += 1
         if self.key == HEARTBEAT:
             return Prepared(frame, lambda: True, _nothing, answer=lambda now_ms: None)
@@ -93,6 +96,22 @@ def test_heartbeats_take_no_room() -> None:
     for _ in range(5):
         client.send(frame(100))
     assert (client.prepared, client.matched) == (1, 3)
+
+
+def test_heartbeats_that_could_not_be_prepared_for_long_are_so_as_before_once_they_can() -> None:
+    client = Client(pool(), HEARTBEAT)
+    client.is_loading = True
+    for _ in range(50):
+        client.send(frame(100))
+    client.is_loading = False
+    for _ in range(50):
+        client.send(frame(100))
+    assert client.prepared == 1
+    for generation in range(1, 20):
+        client.matched = 0
+        for _ in range(3):
+            client.send(frame(100, note=generation))
+        assert client.matched == 2, "as soon as the generation is another"
 
 
 def test_what_differs_each_time_is_prepared_ever_more_seldom() -> None:
