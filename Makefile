@@ -189,6 +189,7 @@ profile: $(VENV)/.dev
 	$(BIN)/python -m bench.pairs.profile large-commit
 	$(BIN)/python -m bench.pairs.profile storm
 	$(BIN)/python -m bench.pairs.profile herd
+	$(BIN)/python -m bench.pairs.profile cold
 
 bench-log: $(VENV)/.dev
 	$(BIN)/python -m bench.loading

@@ -72,7 +72,7 @@ def _life(server: ServerProcess, plan: Plan) -> tuple[float, float]:
     server.prepare()
     before, start = _cpu_of_children_s(), time.perf_counter()
     with server:
-        _work(server, plan)
+        work(server, plan)
         if (status := server.terminate()) not in (0, JVM_STOPPED):
             raise LoadError(f"{server} ended with status {status}\n{server.log_tail()}")
         took_s = time.perf_counter() - start
@@ -87,7 +87,8 @@ def _cpu_of_children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _work(server: ServerProcess, plan: Plan) -> None:
+def work(server: ServerProcess, plan: Plan) -> None:
+    """What a life does between start and stop: groups join and commit, records are produced."""
     make_topic(server, partitions=plan.cold_groups)
     group_ids = [f"cold-{index:05d}" for index in range(plan.cold_groups)]
     made = joined(server.port, group_ids, MEMBERS)

@@ -29,6 +29,7 @@ PROFILED: Final = {
     "large-commit": "commits of 1,000 partitions",
     "storm": "join storm",
     "herd": "one group of 2,000",
+    "cold": "start",
 }
 """What the targets begin with that a load of `make profile` is about."""
 

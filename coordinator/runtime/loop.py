@@ -87,10 +87,13 @@ class Runtime:
         self.now_ms, self.wall_ms = clock.now_ms, clock.wall_ms
         self._loader = ShardLoader(self._loop, clock, load_buffer_bytes)
         self.outages = Outages(self, probe_disk_space, self._loader.run)
-        self.log_host = LogHost(
-            now_ms=clock.now_ms,
+        self.log_host = self._new_log_host()
+
+    def _new_log_host(self) -> LogHost:
+        return LogHost(
+            now_ms=self._clock.now_ms,
             set_timer=self.set_timer,
-            schedule_flush=flusher.schedule,
+            schedule_flush=self._flusher.schedule,
             wait_for_disk_space=self.outages.wait_for_disk_space,
             try_later=self.outages.try_later,
         )
