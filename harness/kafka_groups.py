@@ -24,6 +24,7 @@ from protocol.consumer import (
     encode_subscription,
 )
 from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
@@ -123,7 +124,7 @@ def make_transactional_offsets(bootstrap: str) -> None:
 
 
 def consumer_join(group: str) -> Any:
-    return heartbeats.ConsumerGroupHeartbeatRequest(
+    return ConsumerGroupHeartbeatRequest(
         group_id=group,
         member_id=f"{group}-member",
         member_epoch=0,
@@ -135,7 +136,7 @@ def consumer_join(group: str) -> Any:
 
 
 def _leave(joined: Any) -> Any:
-    return heartbeats.ConsumerGroupHeartbeatRequest(
+    return ConsumerGroupHeartbeatRequest(
         group_id=joined.group_id, member_id=joined.member_id, member_epoch=-1
     )
 

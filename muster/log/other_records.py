@@ -9,36 +9,18 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final
 
+from coordinator.groups.consumer.record_schemas import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionValue,
+    CurrentTopicPartitions,
+)
 from protocol.codec.codec import data, decode, since, struct
 from protocol.codec.primitives import Int8, Int16, Int32, Int64, Uint16, Uuid
 from protocol.errors import DecodeError
 
 VERSION_BYTES: Final = 2
-
-
-@struct
-class TopicIdPartitions:
-    """Partitions of one topic, with the epoch since which each is assigned if the record has it."""
-
-    topic_id: Uuid
-    partitions: list[Int32]
-    assignment_epochs: list[Int32] | None = since(0, tag=0, default=None)
-
-
-@struct
-class ClassicProtocol:
-    """A protocol that a member offered when it joined by the classic protocol."""
-
-    name: str
-    metadata: bytes
-
-
-@struct
-class ClassicMemberMetadata:
-    """What is kept of a member that joined by the classic protocol."""
-
-    session_timeout_ms: Int32
-    supported_protocols: list[ClassicProtocol]
 
 
 @struct
@@ -116,29 +98,6 @@ class NamedTopic:
 
 
 @data(versions="0", flexible="0+")
-class ConsumerGroupMetadataValue:
-    """The value of a record of type 3."""
-
-    epoch: Int32
-    metadata_hash: Int64 = since(0, tag=0, default=0)
-
-
-@data(versions="0", flexible="0+")
-class ConsumerGroupMemberMetadataValue:
-    """The value of a record of type 5."""
-
-    instance_id: str | None
-    rack_id: str | None
-    client_id: str
-    client_host: str
-    subscribed_topic_names: list[str]
-    subscribed_topic_regex: str | None
-    rebalance_timeout_ms: Int32
-    server_assignor: str | None
-    classic_member_metadata: ClassicMemberMetadata | None = since(0, tag=0, default=None)
-
-
-@data(versions="0", flexible="0+")
 class TargetAssignmentMetadataValue:
     """The value of a record of type 6, 12 or 20."""
 
@@ -150,18 +109,7 @@ class TargetAssignmentMetadataValue:
 class TargetAssignmentMemberValue:
     """The value of a record of type 7 or 13."""
 
-    topic_partitions: list[TopicIdPartitions]
-
-
-@data(versions="0", flexible="0+")
-class ConsumerGroupCurrentMemberAssignmentValue:
-    """The value of a record of type 8."""
-
-    member_epoch: Int32
-    previous_member_epoch: Int32
-    state: Int8
-    assigned_partitions: list[TopicIdPartitions]
-    partitions_pending_revocation: list[TopicIdPartitions]
+    topic_partitions: list[CurrentTopicPartitions]
 
 
 @data(versions="0", flexible="0+")
@@ -189,7 +137,7 @@ class ShareGroupCurrentMemberAssignmentValue:
     member_epoch: Int32
     previous_member_epoch: Int32
     state: Int8
-    assigned_partitions: list[TopicIdPartitions]
+    assigned_partitions: list[CurrentTopicPartitions]
 
 
 @data(versions="0", flexible="0+")
@@ -199,15 +147,6 @@ class ShareGroupStatePartitionMetadataValue:
     initializing_topics: list[NamedTopicPartitions]
     initialized_topics: list[NamedTopicPartitions]
     deleting_topics: list[NamedTopic]
-
-
-@data(versions="0", flexible="0+")
-class ConsumerGroupRegularExpressionValue:
-    """The value of a record of type 16."""
-
-    topics: list[str]
-    version: Int64
-    timestamp: Int64
 
 
 @data(versions="0", flexible="0+")
