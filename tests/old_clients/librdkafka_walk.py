@@ -59,6 +59,29 @@ class TopicPartitions(Structure):
     _fields_ = [("cnt", c_int), ("size", c_int), ("elems", POINTER(TopicPartition))]
 
 
+class GroupInfo(Structure):
+    """struct rd_kafka_group_info, its broker's three fields first."""
+
+    _fields_ = [
+        ("broker_id", c_int32),
+        ("broker_host", c_char_p),
+        ("broker_port", c_int),
+        ("group", c_char_p),
+        ("err", c_int),
+        ("state", c_char_p),
+        ("protocol_type", c_char_p),
+        ("protocol", c_char_p),
+        ("members", c_void_p),
+        ("member_cnt", c_int),
+    ]
+
+
+class GroupList(Structure):
+    """struct rd_kafka_group_list."""
+
+    _fields_ = [("groups", POINTER(GroupInfo)), ("group_cnt", c_int)]
+
+
 DELIVERED = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Message), c_void_p)
 rd = ctypes.CDLL(LIBRARY)
 rd.rd_kafka_version_str.restype = c_char_p
@@ -91,6 +114,8 @@ rd.rd_kafka_message_destroy.argtypes = [POINTER(Message)]
 rd.rd_kafka_commit.argtypes = [c_void_p, POINTER(TopicPartitions), c_int]
 rd.rd_kafka_committed.argtypes = [c_void_p, POINTER(TopicPartitions), c_int]
 rd.rd_kafka_consumer_close.argtypes = [c_void_p]
+rd.rd_kafka_list_groups.argtypes = [c_void_p, c_char_p, POINTER(POINTER(GroupList)), c_int]
+rd.rd_kafka_group_list_destroy.argtypes = [POINTER(GroupList)]
 rd.rd_kafka_query_watermark_offsets.argtypes = [
     c_void_p, c_char_p, c_int32, POINTER(c_int64), POINTER(c_int64), c_int
 ]  # fmt: skip
@@ -256,10 +281,29 @@ def share(consumer: int) -> object:
             poll(second)
         return assigned(consumer) == own and (not others or assigned(second) == others)
 
-    is_shared = wait_for(lambda: have(1, 1))
-    rd.rd_kafka_consumer_close(second)
-    rd.rd_kafka_destroy(second)
+    try:
+        is_shared = wait_for(lambda: have(1, 1))
+    finally:
+        rd.rd_kafka_consumer_close(second)
+        rd.rd_kafka_destroy(second)
     return is_shared, wait_for(lambda: have(2, 0))
+
+
+def members_in_group(consumer: int) -> int:
+    listed = POINTER(GroupList)()
+    check(rd.rd_kafka_list_groups(consumer, GROUP.encode(), byref(listed), TIMEOUT_MS))
+    count = sum(group.member_cnt for group in listed.contents.groups[: listed.contents.group_cnt])
+    rd.rd_kafka_group_list_destroy(listed)
+    return count
+
+
+def leave(consumer: int) -> object:
+    """Whether the group was left. Closing does not wait for LeaveGroup to be sent: destroyed now, it may never be."""
+    rd.rd_kafka_consumer_close(consumer)
+    try:
+        return wait_for(lambda: members_in_group(consumer) == 0)
+    finally:
+        rd.rd_kafka_destroy(consumer)
 
 
 def session_out_of_range() -> object:
@@ -290,8 +334,7 @@ def main() -> None:
     step("commit as a member", lambda: commit(consumer, 7, b"noted"))
     step("commit too long a note", lambda: commit(consumer, 8, b"n" * 5_000))
     step("share with a second member", lambda: share(consumer))
-    rd.rd_kafka_consumer_close(consumer)
-    rd.rd_kafka_destroy(consumer)
+    step("leave", lambda: leave(consumer))
     step("session out of range", session_out_of_range)
 
 
