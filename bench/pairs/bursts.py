@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from typing import Final
 
@@ -29,7 +28,7 @@ from bench.pairs.storms import NO_DELAY
 from coordinator.server.acceptor import longest_queue
 from coordinator.settings.model import Settings
 from harness.accept_queue import dropped_connections
-from harness.daemon import ROOT, MusterDaemon
+from harness.daemon import ROOT
 from harness.kafka_broker import KafkaBroker
 from harness.processes import HOST, ServerProcess
 from protocol.errors import ErrorCode
@@ -202,7 +201,7 @@ def _joins(plan: Plan) -> Section:
     *ours, theirs = contenders = [Rounds(name) for name in (*plan.builds, KAFKA)]
     with ExitStack() as stack:
         servers: list[ServerProcess] = [
-            stack.enter_context(_muster(plan, name, tree)) for name, tree in plan.builds.items()
+            stack.enter_context(plan.muster(name, NO_DELAY, tree)) for name, tree in plan.builds.items()
         ]
         servers.append(stack.enter_context(_kafka(plan)))
         for number in range(plan.burst_warm_ups):
@@ -230,7 +229,7 @@ def _returns(plan: Plan) -> Section:
     """The queue that users get beside the longest one that the system allows, of one daemon after the other."""
     default, longest = Rounds("default"), Rounds("as long as the system allows")
     for rounds, overrides in ((default, {}), (longest, SYSTEM_QUEUE)):
-        with _muster(plan, rounds.name, ROOT, overrides) as server:
+        with plan.muster(rounds.name, NO_DELAY | overrides, ROOT) as server:
             members = Rounds(MUSTER).burst(server, "back", plan.groups, plan.group_size)
             for _ in range(plan.restart_rounds):
                 rounds.restart(server, members)
@@ -268,14 +267,6 @@ def compared(default: int, system: int | None) -> str:
             f"are that long, and what differs is chance."
         )
     return f"The default is a queue of {default:,}, the longest one of {system:,}."
-
-
-@contextmanager
-def _muster(
-    plan: Plan, name: str, tree: Path, overrides: dict[str, str] | None = None
-) -> Iterator[MusterDaemon]:
-    with MusterDaemon(plan.folder(name), NO_DELAY | (overrides or {}), tree=tree) as daemon:
-        yield daemon
 
 
 @contextmanager
