@@ -298,7 +298,7 @@ def members_in_group(consumer: int) -> int:
 
 
 def leave(consumer: int) -> object:
-    """Whether the group was left. Closing does not wait for LeaveGroup to be sent: destroyed now, it may never be."""
+    """Whether the group was left. Closing does not wait for LeaveGroup to be sent, so it is asked before the end."""
     rd.rd_kafka_consumer_close(consumer)
     try:
         return wait_for(lambda: members_in_group(consumer) == 0)
