@@ -292,13 +292,13 @@ def share(consumer: int) -> object:
 def members_in_group(consumer: int) -> int:
     listed = POINTER(GroupList)()
     check(rd.rd_kafka_list_groups(consumer, GROUP.encode(), byref(listed), TIMEOUT_MS))
-    count = sum(group.member_cnt for group in listed.contents.groups[: listed.contents.group_cnt])
+    count = sum(int(group.member_cnt) for group in listed.contents.groups[: listed.contents.group_cnt])
     rd.rd_kafka_group_list_destroy(listed)
     return count
 
 
 def leave(consumer: int) -> object:
-    """Whether the group was left. Closing does not wait for LeaveGroup to be sent, so it is asked before the end."""
+    """Whether the group was left; asked before the end, since closing does not wait for LeaveGroup to be sent."""
     rd.rd_kafka_consumer_close(consumer)
     try:
         return wait_for(lambda: members_in_group(consumer) == 0)
