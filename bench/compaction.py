@@ -22,7 +22,7 @@ from bench.pairs.frames import COMMIT
 from bench.pairs.lanes import run
 from bench.pairs.singles import commit_of, lanes_of, make_topic
 from coordinator.effects import CoordinatorRecord
-from coordinator.groups.classic.records import encode_record
+from coordinator.groups.record_codec import encode_record
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from coordinator.upkeep.cleaner_pace import Pace
 from harness.daemon import MusterDaemon

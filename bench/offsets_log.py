@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from coordinator.effects import CoordinatorRecord
-from coordinator.groups.classic.records import encode_record, new_empty_group_metadata_record
+from coordinator.groups.classic.records import new_empty_group_metadata_record
 from coordinator.groups.partitioning import partition_for
+from coordinator.groups.record_codec import encode_record
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from coordinator.topics.catalogue import CatalogueEntry
 from coordinator.topics.names import GROUP_METADATA_TOPIC

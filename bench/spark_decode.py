@@ -34,8 +34,8 @@ from bench.offsets_log import (
     topic_name,
 )
 from coordinator.effects import CoordinatorRecord
-from coordinator.groups.classic.records import encode_record
 from coordinator.groups.partitioning import partition_for
+from coordinator.groups.record_codec import encode_record
 from coordinator.groups.record_schemas import OffsetCommitKey
 from coordinator.topics.catalogue import CatalogueEntry
 from coordinator.topics.names import GROUP_METADATA_TOPIC

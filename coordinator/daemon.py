@@ -21,6 +21,8 @@ from coordinator.data.fetch_sessions import FetchSessions
 from coordinator.data.markers import Markers
 from coordinator.data.producer_ids import ProducerIds
 from coordinator.effects import HistoryRow
+from coordinator.groups.consumer.classic_checks import MigrationPolicy
+from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
@@ -152,6 +154,7 @@ class Daemon:
         post = loop.call_soon_threadsafe
         self._settings = settings
         self._group_settings = group_settings(settings)
+        self._consumer_settings = consumer_group_settings(settings)
         self._transaction_settings = transaction_settings(settings)
         self._clock = Clock()
         self._flusher = Flusher(settings.muster_flush_threads, post)
@@ -266,7 +269,7 @@ class Daemon:
         return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
 
     def _new_shard(self, partition: int) -> Shard:
-        return Shard(partition, self._group_settings, self.registry)
+        return Shard(partition, self._group_settings, self.registry, self._consumer_settings)
 
     def _new_transactions(self, partition: int) -> TransactionShard:
         groups = self._settings.offsets_topic_num_partitions
@@ -373,6 +376,20 @@ def _report_journal(error: BaseException) -> None:
 def group_settings(settings: Settings) -> GroupSettings:
     """Return the settings of the group coordinator."""
     return GroupSettings(**{name: getattr(settings, name) for name in GroupSettings.__dataclass_fields__})
+
+
+def consumer_group_settings(settings: Settings) -> ConsumerGroupSettings:
+    """Return the settings of consumer groups, which the core knows without `group.consumer`."""
+    return ConsumerGroupSettings(
+        session_timeout_ms=settings.group_consumer_session_timeout_ms,
+        heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+        assignment_interval_ms=settings.group_consumer_assignment_interval_ms,
+        max_size=settings.group_consumer_max_size,
+        regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
+        assignors=settings.group_consumer_assignors,
+        migration_policy=MigrationPolicy(settings.group_consumer_migration_policy),
+        classic_max_size=settings.group_max_size,
+    )
 
 
 def transaction_settings(settings: Settings) -> TransactionSettings:

@@ -47,7 +47,7 @@ class RequestContext(NamedTuple):
     api_version: int
     client_id: str
     client_host: str  # "/127.0.0.1", as Kafka shows it.
-    new_uuid: str = ""  # A fresh UUID to make a member id of; set for a JoinGroup without one.
+    new_uuid: str = ""  # A fresh UUID to make a member id of; set for a request to join without one.
 
 
 class RequestReceived(NamedTuple):
@@ -85,6 +85,14 @@ class AppendFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkFinished:
+    """What a `Result.background` was done for: the outcome of its `run`."""
+
+    outcome: object
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDeleted:
     """A topic was deleted: the shard is to remove offsets committed for it (docs/kafka.md O23)."""
 
@@ -114,6 +122,7 @@ Event: TypeAlias = (
     | PreparedCommitReceived
     | TimerFired
     | AppendFinished
+    | WorkFinished
     | TopicDeleted
     | MarkerReceived
     | MarkersWritten
@@ -163,6 +172,14 @@ class CommitRun:
 
 
 Records: TypeAlias = tuple[Appendable, ...]
+
+
+class Work(Protocol):
+    """What takes too long between two events, and looks at nothing that changes: another thread does it."""
+
+    def run(self) -> object:
+        """Return the outcome, which is handed back as `WorkFinished`."""
+        ...
 
 
 class Reply(NamedTuple):
@@ -257,6 +274,7 @@ class Result(NamedTuple):
     atomic: bool = True  # False: the records may be cut into several batches, so none is ever too large.
     producer: ProducerAndEpoch | None = None  # The records are a transactional batch of this producer (O14).
     marker: Marker | None = None  # Appended behind the records as a control batch, and replayed.
+    background: tuple[Work, ...] = ()  # Begun when all else is done; not waited for.
 
     def __add__(self, other: Result) -> Result:  # type: ignore[override]  # Results add up; a tuple's own `+` joins fields.
         """A result that asks for both, this one first."""
@@ -280,7 +298,7 @@ class Effects:
         self.timers: list[SetTimer] = []
         self.history: list[HistoryRow] = []
         self.superseded: list[ReplyTo] = []
-        self.background: list[object] = []  # What another thread is to find out.
+        self.background: list[Work] = []
         self.then: object | None = None
         self.atomic = True
 
@@ -307,6 +325,7 @@ class Effects:
         self.timers += result.timers
         self.history += result.history
         self.superseded += result.superseded
+        self.background += result.background
         if result.then is not None:
             self.hand_back(result.then)
         self.atomic = self.atomic and result.atomic
@@ -326,6 +345,7 @@ class Effects:
                 self.atomic,
                 None,
                 None,
+                tuple(self.background),
             ),
         )
 
@@ -340,6 +360,7 @@ def combine(results: Iterable[Result]) -> Result:
     markers: list[MarkersWanted] = []
     thens: list[object] = []
     producers: set[ProducerAndEpoch | None] = set()
+    background: list[Work] = []
     atomic = True
     for part in results:
         if part.records:
@@ -350,8 +371,8 @@ def combine(results: Iterable[Result]) -> Result:
         history += part.history
         superseded += part.superseded
         markers += part.markers
-        if part.then is not None:
-            thens.append(part.then)
+        background += part.background
+        thens += () if part.then is None else (part.then,)
         assert part.marker is None, "a marker is the only effect of its event"
         atomic = atomic and part.atomic
     assert len(producers) <= 1, "a batch is of one producer"
@@ -366,6 +387,8 @@ def combine(results: Iterable[Result]) -> Result:
         tuple(markers),
         atomic,
         producers.pop() if producers else None,
+        None,
+        tuple(background),
     )
 
 

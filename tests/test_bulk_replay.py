@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.groups.classic.records import decode_record
 from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.record_codec import decode_record
 from coordinator.groups.record_schemas import (
     GroupMetadataKey,
     GroupMetadataValue,

@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "protocol",
     ),
     "coordinator/transactions": ("coordinator.transactions", "coordinator.effects", "protocol"),
-    "coordinator/topics": ("coordinator.topics", "storage", "protocol"),
+    "coordinator/topics": ("coordinator.topics", "coordinator.topic_catalog", "storage", "protocol"),
     "coordinator/data": (
         "coordinator.data",
         "coordinator.topics",
@@ -124,6 +124,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.offsets",
         "coordinator.runtime.loading",
         "coordinator.shard",
+        "coordinator.topic_catalog",
         "coordinator.topics.catalogue",
         "coordinator.topics.names",
         "storage",

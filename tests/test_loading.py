@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coordinator.effects import CoordinatorRecord
-from coordinator.groups.classic.records import encode_record, new_offset_commit_tombstone
+from coordinator.groups.classic.records import new_offset_commit_tombstone
 from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.record_codec import encode_record
 from coordinator.groups.record_schemas import RECORD_TYPES, OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.loading import replay_batches
 from coordinator.shard.shard import Shard

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.effects import CommitRun
-from coordinator.groups.classic.records import encode_commit_run
+from coordinator.groups.record_codec import encode_commit_run
 from coordinator.shard import bulk_replay, replay_runs
 from coordinator.shard.replay_runs import MAX_RUN, MIN_RUN
 from protocol.records.records import encode_batch, parse_header

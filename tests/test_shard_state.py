@@ -41,7 +41,7 @@ def fields(shard: Shard) -> dict[str, Any]:
 
 
 def encoded(shard: Shard) -> bytes:
-    return b"".join(encode_state(shard.stored.values(), shard.offsets))
+    return b"".join(encode_state(shard.stored.values(), shard.consumer_groups.values(), shard.offsets))
 
 
 def restored(data: bytes) -> Shard:

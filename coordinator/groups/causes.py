@@ -34,6 +34,11 @@ class CauseKind(Enum):
     STATIC_MEMBER_REPLACED = "static_member_replaced", "static member replaced"
     STATIC_MEMBER_NOT_STORED = "static_member_not_stored", "static member's new id not stored"
     SYNC_TIMEOUT = "sync_timeout", "sync timeout"
+    TOPICS_CHANGED = "topics_changed", "topics changed"
+    EXPRESSION_RESOLVED = "expression_resolved", "topics that an expression matches changed"
+    REVOCATION_TIMEOUT = "revocation_timeout", "partitions not given up in time"
+    REJOIN_TIMEOUT = "rejoin_timeout", "classic member did not join again in time"
+    STATIC_MEMBER_AWAY = "static_member_away", "static member left for now"
     ASSIGNMENT_NOT_STORED = "assignment_not_stored", "assignment not stored"
     GROUP_OVER_MAX_SIZE = "group_over_max_size", "group is over its maximum size"
     # The ends of a phase.
@@ -42,12 +47,18 @@ class CauseKind(Enum):
     REBALANCE_TIMEOUT = "rebalance_timeout", "rebalance timeout"
     JOIN_PHASE_EXTENDED = "join_phase_extended", "no members rejoined, join phase extended"
     ASSIGNMENT_STORED = "assignment_stored", "leader's assignment stored"
+    ASSIGNMENT_COMPUTED = "assignment_computed", "assignment computed"
+    MEMBERS_RECONCILED = "members_reconciled", "all members have what they are to have"
     GROUP_EMPTIED = "group_emptied", "no members remain"
     # The group as a whole.
     COORDINATOR_RESTARTED = "coordinator_restarted", "coordinator restarted"
     GROUP_DELETED = "group_deleted", "group deleted by admin"
     OFFSETS_EXPIRED = "offsets_expired", "offsets expired"
     GROUP_NOT_STORED = "group_not_stored", "group not stored"
+    GROUP_UPGRADED = (
+        "group_upgraded",
+        "first member of the consumer protocol joined, group is classic no longer",
+    )
     GROUP_DOWNGRADED = "group_downgraded", "last member of the consumer protocol gone, group is classic again"
     # The history itself.
     EVENTS_DROPPED = "events_dropped", "events were dropped"

@@ -13,11 +13,12 @@ from typing import Any, Final, TypeAlias
 
 from coordinator.effects import CommitRun, CoordinatorRecord, Moment, Records, Reply, RequestContext, Result
 from coordinator.groups.classic.group import Group
-from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.classic.states import COMMIT_ANSWER, EMPTY
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from coordinator.offsets.committed import NO_EXPIRY
+from coordinator.offsets.member_epochs import Committer, epoch_error
+from coordinator.offsets.shard_offsets import ShardOffsets
 from coordinator.topic_catalog import TopicCatalog
 from protocol.codec.codec import spec
 from protocol.codec.packed import PackedArray, as_packed, packing_of
@@ -103,20 +104,25 @@ def _partition_answer(partition_index: int, error: ErrorCode) -> OffsetCommitRes
 
 
 def commit_offsets(
-    shard: ShardGroups, request: OffsetCommitRequest, context: RequestContext, at: Moment
+    shard: ShardOffsets, request: OffsetCommitRequest, context: RequestContext, at: Moment
 ) -> Result:
     """Store the offsets that a member commits, or a consumer that assigns its partitions itself (O5).
 
     Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE, and for
     all of them UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345), ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND,
-    REBALANCE_IN_PROGRESS.
+    REBALANCE_IN_PROGRESS; of members of consumer groups those of `epoch_error`.
     """
     answers = CommitAnswers(context.api_version)
     existing = existing_partitions(request, shard.topics, answers, context.api_version)
     records: Records = ()
     if existing:  # With nothing left to store, Kafka does not even look at the group.
-        group = shard.groups.get(request.group_id)
-        error = commit_error(group, request, context.api_version)
+        group, consumer_group = shard.groups.get(request.group_id), shard.consumer_group(request.group_id)
+        if consumer_group is None:
+            error = commit_error(group, request, context.api_version)
+        else:
+            epoch = request.generation_id_or_member_epoch
+            committer = Committer(request.member_id, epoch, context.api_version)
+            error = epoch_error(consumer_group, committer, stored_partitions(existing, shard.settings))
         if group is not None and error is ErrorCode.NONE:
             refresh_session(group, request.member_id, at.now_ms)
         records = tuple(new_commit_records(existing, answers, error, request, shard.settings, at.wall_ms))
@@ -140,6 +146,16 @@ def commit_error(group: Group | None, request: OffsetCommitRequest, api_version:
     if generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
     return COMMIT_ANSWER[group.state]
+
+
+def stored_partitions(
+    existing: list[OffsetCommitRequestTopic], settings: GroupSettings
+) -> Iterator[tuple[bytes, int]]:
+    """Yield topic id and number of each partition that would be stored: that has no metadata too long."""
+    for topic in existing:
+        for partition in topic.partitions:
+            if metadata_error(partition, settings) is ErrorCode.NONE:
+                yield topic.topic_id, partition.partition_index
 
 
 def existing_partitions(

@@ -6,7 +6,7 @@ these are; for other groups with members they are unknown, so the whole request 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final
@@ -15,6 +15,7 @@ from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.records import new_offset_commit_tombstone
 from coordinator.groups.classic.states import DELETE_ANSWER
+from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.offsets.committed import CommittedOffset, CommittedOffsets, same_topic
 from coordinator.offsets.open_transactions import HeldKey
 from coordinator.offsets.shard_offsets import ShardOffsets
@@ -47,16 +48,19 @@ def delete_offsets(
     Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; per partition
     UNKNOWN_TOPIC_OR_PARTITION and GROUP_SUBSCRIBED_TO_TOPIC.
     """
-    group = shard.groups.get(request.group_id)
-    error = offset_delete_error(group, request.group_id)
+    group: Group | ConsumerGroup | None = shard.consumer_group(request.group_id)
+    error = ErrorCode.NONE
+    if group is None:
+        group = shard.groups.get(request.group_id)
+        error = offset_delete_error(group, request.group_id)
     if group is None or error is not ErrorCode.NONE:
         return Result(replies=(Reply(context.reply_to, OffsetDeleteResponse(error_code=error)),))
-    outcomes = _outcomes(group, shard.topics, request)
+    outcomes = _outcomes(group.is_subscribed_to, shard.topics, request)
     records = tuple(
-        new_offset_commit_tombstone(group.group_id, topic, partition)
+        new_offset_commit_tombstone(request.group_id, topic, partition)
         for topic, partitions in outcomes.items()
         for partition, outcome in partitions.items()
-        if outcome is ErrorCode.NONE and _is_known(shard.offsets, group.group_id, topic, partition)
+        if outcome is ErrorCode.NONE and _is_known(shard.offsets, request.group_id, topic, partition)
     )
     return Result(records=records, replies=(Reply(context.reply_to, _response(outcomes)),))
 
@@ -79,14 +83,14 @@ def offset_delete_error(group: Group | None, group_id: str) -> ErrorCode:
 
 
 def _outcomes(
-    group: Group, catalog: TopicCatalog, request: OffsetDeleteRequest
+    is_subscribed_to: Callable[[str], bool], catalog: TopicCatalog, request: OffsetDeleteRequest
 ) -> dict[str, dict[int, ErrorCode]]:
     """Return the error or NONE of each partition named; those that do not exist come first, as in Kafka."""
     missing: dict[str, dict[int, ErrorCode]] = {}
     present: dict[str, dict[int, ErrorCode]] = {}
     for topic in request.topics:
         count = catalog.partition_count(topic.name) or 0
-        subscribed = group.is_subscribed_to(topic.name)
+        subscribed = is_subscribed_to(topic.name)
         outcome = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
         for partition in topic.partitions:
             index = partition.partition_index

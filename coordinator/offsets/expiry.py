@@ -16,9 +16,11 @@ from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.records import new_offset_commit_tombstone
 from coordinator.groups.classic.states import EMPTY, STABLE
 from coordinator.groups.classic.timers import OffsetExpiryTimer
+from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset, CommittedOffsets
-from coordinator.offsets.remove_group import remove_group
+from coordinator.offsets.remove_group import remove_consumer_group, remove_group
+from coordinator.offsets.shard_offsets import ShardOffsets
 
 SWEEP_SLICE_OFFSETS: Final = 2_000
 """Number of offsets and groups after which the sweep yields to other events: about 2 ms of work."""
@@ -44,19 +46,19 @@ class OffsetSweep:
         deadline_ms = now_ms + self._settings.offsets_retention_check_interval_ms
         effects.set_timer(self._key, deadline_ms)
 
-    def on_timer(
-        self, groups: dict[str, Group], offsets: CommittedOffsets, at: Moment, effects: Effects
-    ) -> None:
+    def on_timer(self, shard: ShardOffsets, at: Moment, effects: Effects) -> None:
         """Expire the offsets of the next slice of groups, and set the timer of the next slice or round."""
+        groups, offsets = shard.groups, shard.offsets
         if self._remaining is None:
-            self._remaining = iter(tuple(groups))
+            self._remaining = iter((*groups, *shard.consumers.groups))
         retention_ms = self._settings.offsets_retention_ms
         weight = 0
         for group_id in self._remaining:
+            weight += 1 + sum(len(offsets.of_topic(group_id, each)) for each in offsets.topics_of(group_id))
             if (group := groups.get(group_id)) is not None:
-                weight += sum(len(offsets.of_topic(group_id, topic)) for topic in offsets.topics_of(group_id))
                 expire_group(groups, offsets, group, retention_ms, at, effects)
-            weight += 1
+            elif (consumer_group := shard.consumer_group(group_id)) is not None:
+                expire_consumer_group(shard, consumer_group, retention_ms, at, effects)
             if weight >= self._slice_offsets:
                 effects.set_timer(self._key, at.now_ms + 1)
                 return
@@ -82,13 +84,33 @@ def expire_group(
         effects.atomic = False
 
 
+def expire_consumer_group(
+    shard: ShardOffsets, group: ConsumerGroup, retention_ms: int, at: Moment, effects: Effects
+) -> None:
+    """The same for a consumer group, where the retention of each offset counts from its commit (A69)."""
+    offsets = shard.offsets
+    expired = _expired(offsets, group, _commit_time, retention_ms, at.wall_ms)
+    offset_count = sum(1 for _ in offsets.of_group(group.group_id))
+    is_in_transaction = bool(offsets.transactions.of_group(group.group_id))
+    if not group.members and len(expired) == offset_count and not is_in_transaction:
+        cause = Cause(CauseKind.OFFSETS_EXPIRED)
+        remove_consumer_group(shard.consumers, offsets, group, at, cause, effects)
+    elif expired:
+        effects.records += expired
+        effects.atomic = False
+
+
 def expired_offsets(
     offsets: CommittedOffsets, group: Group, retention_ms: int, wall_ms: int
 ) -> list[CoordinatorRecord]:
     """Return a tombstone for each expired offset, except in subscribed topics and in open transactions."""
     base = base_time(group)
-    if base is None:
-        return []
+    return [] if base is None else _expired(offsets, group, base, retention_ms, wall_ms)
+
+
+def _expired(
+    offsets: CommittedOffsets, group: Group | ConsumerGroup, base: BaseTime, retention_ms: int, wall_ms: int
+) -> list[CoordinatorRecord]:
     return [
         new_offset_commit_tombstone(group.group_id, topic, partition)
         for topic in offsets.topics_of(group.group_id)

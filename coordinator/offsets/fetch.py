@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9): read the committed offsets. It checks no member id (O9).
+"""OffsetFetch (key 9): read the committed offsets. Of classic groups it checks no member id (O9).
 
 A partition without an offset is no error: offset -1, epoch -1, metadata "". The same code reads for the
 flat form of old versions and the list of groups of newer ones. Replies wait until the offsets they show are
@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.offsets.committed import CommittedOffset, CommittedOffsets, is_known_topic_id, same_topic
+from coordinator.offsets.member_epochs import fetch_error
 from coordinator.offsets.shard_offsets import ShardOffsets
 from coordinator.topic_catalog import TopicCatalog
 from protocol.codec.codec import spec
@@ -49,14 +50,26 @@ class _TopicToRead(NamedTuple):
 def fetch_offsets(
     shard: ShardOffsets, request: OffsetFetchRequest, context: RequestContext, at: Moment
 ) -> Result:
-    """Answer with the offsets asked for. Errors, per partition: UNKNOWN_TOPIC_ID, UNSTABLE_OFFSET_COMMIT."""
+    """Answer with the offsets asked for.
+
+    Errors, per partition: UNKNOWN_TOPIC_ID, UNSTABLE_OFFSET_COMMIT; for a consumer group those of `fetch_error`.
+    """
     if context.api_version >= FETCH_GROUPS_SINCE:
         version, stable = context.api_version, request.require_stable
-        groups = [_fetch_group(shard.offsets, shard.topics, each, version, stable) for each in request.groups]
+        groups = [
+            _refusal(shard, each) or _fetch_group(shard.offsets, shard.topics, each, version, stable)
+            for each in request.groups
+        ]
         response = OffsetFetchResponse(groups=groups)
     else:
         response = OffsetFetchResponse(topics=_fetch_flat(shard.offsets, request))
     return Result(replies=(Reply(context.reply_to, response),))
+
+
+def _refusal(shard: ShardOffsets, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup | None:
+    group = shard.consumer_group(asked.group_id)
+    error = ErrorCode.NONE if group is None else fetch_error(group, asked.member_id, asked.member_epoch)
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=error) if error else None
 
 
 def _fetch_group(

@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from coordinator.effects import CoordinatorRecord, PreparedCommitReceived, Reply, Result, new_tuple
-from coordinator.groups.classic.records import encode_record
-from coordinator.groups.classic.shard_groups import ShardGroups
+from coordinator.groups.record_codec import encode_record
 from coordinator.offsets.commit import (
     DEFAULT_RETENTION,
     CommitAnswers,
@@ -24,6 +23,8 @@ from coordinator.offsets.commit import (
     refresh_session,
 )
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffsets
+from coordinator.offsets.member_epochs import Committer, epoch_error
+from coordinator.offsets.shard_offsets import ShardOffsets
 from protocol.codec.primitives import ZERO_UUID
 from protocol.codec.template import Template
 from protocol.errors import ErrorCode
@@ -53,7 +54,7 @@ class PreparedCommit:
 
     def __init__(
         self,
-        shard: ShardGroups,
+        shard: ShardOffsets,
         request: OffsetCommitRequest,
         api_version: int,
         rows: list[PreparedRow],
@@ -63,6 +64,8 @@ class PreparedCommit:
         self.api_version = api_version
         self.response = EncodedResponse(response, api_version)  # The response when every offset is stored.
         self._groups, self._catalog = shard.groups, shard.topics
+        self._consumer_groups = shard.consumers.groups
+        self._committer = Committer(request.member_id, request.generation_id_or_member_epoch, api_version)
         self._rows, self.count = rows, len(rows)  # The number of partitions.
         self._size_bytes = sum(row.size_bytes for row in rows)
         highest = {row.topic: (row.topic_id, row.partition) for row in sorted(rows, key=_by_partition)}
@@ -70,8 +73,7 @@ class PreparedCommit:
 
     def is_current(self) -> bool:
         """Whether every offset of this commit would be stored if it came now."""
-        group = self._groups.get(self.request.group_id)
-        if group is None or commit_error(group, self.request, self.api_version) is not ErrorCode.NONE:
+        if not self._is_allowed():
             return False
         catalog = self._catalog
         for topic, topic_id, partition in self._topics:
@@ -80,9 +82,23 @@ class PreparedCommit:
                 return False
         return True
 
+    def _is_allowed(self) -> bool:
+        """Whether the member may commit; the group exists, so no commit makes it."""
+        group_id = self.request.group_id
+        group = self._groups.get(group_id)
+        if group is not None:
+            return commit_error(group, self.request, self.api_version) is ErrorCode.NONE
+        consumer_group = self._consumer_groups.get(group_id)
+        if consumer_group is None:
+            return False
+        partitions = ((row.topic_id, row.partition) for row in self._rows)
+        return epoch_error(consumer_group, self._committer, partitions) is ErrorCode.NONE
+
     def handle(self, event: PreparedCommitReceived, now_ms: int) -> Result:
         """Store all the event's offsets and answer; moves the session deadline, as every commit does."""
-        refresh_session(self._groups[self.request.group_id], self.request.member_id, now_ms)
+        group = self._groups.get(self.request.group_id)
+        if group is not None:
+            refresh_session(group, self.request.member_id, now_ms)
         group_id, rows = self.request.group_id, self._rows
         offsets = PreparedOffsets(group_id, rows, event.offsets, event.wall_ms, self._size_bytes)
         reply = new_tuple(Reply, (event.reply_to, self.response, True))  # It reveals what is stored.
@@ -126,7 +142,7 @@ class PreparedOffsets:
 
 
 def prepare_commit(
-    shard: ShardGroups, request: OffsetCommitRequest, api_version: int
+    shard: ShardOffsets, request: OffsetCommitRequest, api_version: int
 ) -> PreparedCommit | None:
     """Return the prepared commit of `request`, or None where preparing it does not pay.
 

@@ -16,7 +16,14 @@ from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.states import EMPTY
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.offsets.commit import CommitAnswers, existing_partitions, metadata_error, new_commit_records
+from coordinator.offsets.commit import (
+    CommitAnswers,
+    existing_partitions,
+    metadata_error,
+    new_commit_records,
+    stored_partitions,
+)
+from coordinator.offsets.member_epochs import NO_EPOCH, Committer, epoch_error
 from coordinator.offsets.shard_offsets import CommitVerification, ShardOffsets
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
@@ -69,7 +76,7 @@ def commit_in_transaction(
     existing = existing_partitions(plain, shard.topics, answers, BY_NAME_VERSION)
     error = ErrorCode.INVALID_GROUP_ID if not request.group_id else ErrorCode.NONE
     error = error or shard.offsets.transactions.commit_error(request.producer_id, request.producer_epoch)
-    error = error or asked.error or transactional_commit_error(shard.groups.get(request.group_id), request)
+    error = error or asked.error or _group_error(shard, request, existing)
     if not error and _is_anything_stored(existing, shard.settings):
         error = _verification_error(shard, asked)
     records = tuple(new_commit_records(existing, answers, error, plain, shard.settings, at.wall_ms))
@@ -95,6 +102,20 @@ def verification_answer(error: ErrorCode, api_version: int) -> ErrorCode:
 def adds_partition(api_version: int) -> bool:
     """Whether a commit of this version adds the offsets partition to the transaction by itself (KIP-890)."""
     return api_version >= ADDS_PARTITION_SINCE
+
+
+def _group_error(
+    shard: ShardOffsets, request: TxnOffsetCommitRequest, existing: list[OffsetCommitRequestTopic]
+) -> ErrorCode:
+    group = shard.consumer_group(request.group_id)
+    if group is None:
+        return transactional_commit_error(shard.groups.get(request.group_id), request)
+    if request.generation_id == NO_EPOCH and not request.member_id and request.group_instance_id is None:
+        return ErrorCode.NONE
+    # A producer of any version may be of a member of the new protocol.
+    committer = Committer(request.member_id, request.generation_id, BY_NAME_VERSION)
+    error = epoch_error(group, committer, stored_partitions(existing, shard.settings))
+    return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
 
 
 def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:

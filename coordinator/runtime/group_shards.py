@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from coordinator.effects import Appendable, CommitRun, CoordinatorRecord
-from coordinator.groups.classic.records import encode_commit_run, encode_record
+from coordinator.groups.record_codec import encode_commit_run, encode_record
 from coordinator.offsets.prepared_commit import PreparedOffsets
 from coordinator.offsets.transactional_commit import TransactionalCommit
 from coordinator.runtime.loading import replay_batches
@@ -16,6 +16,7 @@ from coordinator.shard.columns import Buffer
 from coordinator.shard.error_responses import error_response, loading_answer
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshot import STATE_VERSION, decode_state, encode_state
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.leave_group import LeaveGroupRequest
@@ -28,6 +29,7 @@ MAY_WRITE: Final = frozenset(
     {
         OffsetCommitRequest,
         TransactionalCommit,
+        ConsumerGroupHeartbeatRequest,
         JoinGroupRequest,
         LeaveGroupRequest,
         DeleteGroupsRequest,
@@ -49,7 +51,7 @@ def encode(entry: Appendable, wall_ms: int) -> Sequence[LogRecord | Run]:
 
 
 def _encode_state(shard: Shard) -> Sequence[Buffer]:
-    return encode_state(shard.stored.values(), shard.offsets)
+    return encode_state(shard.stored.values(), shard.consumer_groups.values(), shard.offsets)
 
 
 def _restore(data: memoryview, shard: Shard) -> None:

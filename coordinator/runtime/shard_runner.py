@@ -35,9 +35,11 @@ from coordinator.effects import (
     TimerFired,
     TimerKey,
     TopicDeleted,
+    WorkFinished,
     new_tuple,
 )
 from coordinator.purgatory.delayed import TimerOwner
+from coordinator.runtime.background import begin_work
 from coordinator.runtime.gathered_commits import (
     GatheredCommits,
     GatheringHost,
@@ -78,6 +80,7 @@ class RunnerHost(GatheringHost, Protocol):
     def reload(self, runner: ShardRunner[Any]) -> None: ...
     def send(self, reply_to: Any, response: Any) -> None: ...
     def do(self, action: Callable[[], None]) -> None: ...
+    def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None: ...
     def write_markers(
         self, wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]
     ) -> None: ...
@@ -111,8 +114,8 @@ class ShardRunner(Generic[S]):
         self._parked: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
         self._current: PendingRequest | None = None
         # Events that came while the shard did not serve or write. Bounded by the topics that can be deleted
-        # meanwhile, and by the transactions whose markers were being written before.
-        self._missed: list[TopicDeleted | MarkersWritten] = []
+        # meanwhile, by the transactions whose markers were being written, and by the work that was under way.
+        self._missed: list[TopicDeleted | MarkersWritten | WorkFinished] = []
         self._late_timers: dict[TimerKey, None] = {}
         self.gathered = GatheredCommits(self, host, durable_log)
         durable_log.claim(self, commit_timeout_ms)
@@ -157,11 +160,14 @@ class ShardRunner(Generic[S]):
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
         if self.state is ELSEWHERE:
             return  # Whoever leads the shard is told as well; a load finds out by itself.
-        deleted = TopicDeleted(topic, topic_id, self._host.wall_ms())
+        self.handle_or_keep(TopicDeleted(topic, topic_id, self._host.wall_ms()))
+
+    def handle_or_keep(self, event: TopicDeleted | MarkersWritten | WorkFinished) -> None:
+        """Handle an event that writes, or keep it while the shard is being loaded, or its log is paused."""
         if self.may_write:
-            self._handle(deleted)
+            self._handle(event)
         else:
-            self._missed.append(deleted)  # Loading the log brings the offsets back, or the log is paused.
+            self._missed.append(event)
 
     def _handle(self, event: Event) -> None:
         self.gathered.handle()
@@ -184,7 +190,7 @@ class ShardRunner(Generic[S]):
     # Effects out, in the order of `Result`'s fields.
 
     def _carry_out(self, result: Result, now_ms: int, wall_ms: int) -> None:
-        records, replies, timers, history, then, superseded, markers, atomic, producer, marker = result
+        records, replies, timers, history, then, superseded, markers, atomic, producer, marker, work = result
         error = ErrorCode.NONE
         if records:
             self._host.on_dirty(self)
@@ -207,6 +213,8 @@ class ShardRunner(Generic[S]):
             self._host.record_history(history)
         for wanted in () if error else markers:
             self._want_markers(self.durable_log.epoch, wanted)
+        for each in work:
+            begin_work(self, self._host, each)
         if then is None:
             return
 
@@ -240,11 +248,7 @@ class ShardRunner(Generic[S]):
     def _markers_written(self, epoch: int, then: Any) -> None:
         if epoch != self.durable_log.epoch:
             return  # The shard was loaded since, and has asked again if the markers are still needed.
-        written = MarkersWritten(then, self._host.wall_ms())
-        if self.may_write:
-            self._handle(written)
-        else:
-            self._missed.append(written)
+        self.handle_or_keep(MarkersWritten(then, self._host.wall_ms()))
 
     def append(self, records: Records, wall_ms: int, producer: ProducerAndEpoch | None = None) -> ErrorCode:
         """Gather and replay `records`; return RECORD_LIST_TOO_LARGE, doing neither, if they fit no batch."""

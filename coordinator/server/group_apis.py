@@ -27,6 +27,11 @@ from coordinator.shard.shard import Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from protocol.errors import ErrorCode
 from protocol.framing import EncodedResponse
+from protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -90,6 +95,8 @@ class GroupApis:
             16: self.list_groups,
             42: self.delete_groups,
             47: self.route,  # OffsetDelete
+            68: self.consumer_group_heartbeat,
+            69: self.consumer_group_describe,
         }
 
     def prepare(self) -> dict[int, Prepare]:
@@ -110,28 +117,41 @@ class GroupApis:
             context = context_of(pending, pending, str(self._new_uuid()))
             self._runtime.runner_for(request.group_id).request(request, context)
 
+    def consumer_group_heartbeat(self, request: ConsumerGroupHeartbeatRequest, pending: Pending) -> None:
+        """ConsumerGroupHeartbeat (key 68): up to version 0 a member that joins may have its id made here."""
+        context = context_of(pending, pending, "" if request.member_id else str(self._new_uuid()))
+        self._runtime.runner_for(request.group_id).request(request, context)
+
     def heartbeat(self, request: HeartbeatRequest, pending: Pending) -> None:
-        """Heartbeat (key 12): its answer reveals nothing stored, so it never waits for the disk."""
+        """Heartbeat (key 12): a classic group's answer reveals nothing stored, and never waits for the disk."""
         runner = self._runtime.runner_for(request.group_id)
+        if runner.shard is not None and not runner.shard.prepares_heartbeats(request.group_id):
+            self.route(request, pending)
+            return
         error = _prepare_heartbeat(runner, request)(self._runtime.now_ms())
         pending.reply(HeartbeatResponse(error_code=error))
 
     def prepare_heartbeat(self, request: HeartbeatRequest, version: int, frame: bytes) -> Prepared | None:
         """Prepare heartbeats equal to `request`, with answers encoded before; None if the shard is not loaded.
 
-        Group and member are looked up each time, so it is out of date only once the shard has been loaded again.
+        Group and member are looked up each time, so it is out of date only once the shard has been loaded again,
+        or the group has become a consumer group.
         """
         runner, now_ms = self._runtime.runner_for(request.group_id), self._runtime.now_ms
-        shard = runner.shard
-        if shard is None:
+        shard, group_id = runner.shard, request.group_id
+        if shard is None or not shard.prepares_heartbeats(group_id):
             return None
         heartbeat, answers = shard.prepare_heartbeat(request), _heartbeat_answers(version)
         # No functions with names: as C they would be cycles with what they close over.
         return Prepared(
             frame,
-            lambda: runner.shard is shard,
+            lambda: runner.shard is shard and shard.prepares_heartbeats(group_id),
             lambda _, pending: pending.reply(answers[heartbeat(now_ms())]),
-            answer=lambda at_ms: answers[heartbeat(at_ms)] if runner.shard is shard else None,
+            answer=lambda at_ms: (
+                answers[heartbeat(at_ms)]
+                if runner.shard is shard and shard.prepares_heartbeats(group_id)
+                else None
+            ),
         )
 
     def prepare_commit(self, request: OffsetCommitRequest, version: int, frame: bytes) -> Prepared | None:
@@ -224,6 +244,29 @@ class GroupApis:
             size_of=lambda group: 1 + len(group.members),
         )
         split(len(request.groups), plan, pending, runtime)
+
+    def consumer_group_describe(self, request: ConsumerGroupDescribeRequest, pending: Pending) -> None:
+        """ConsumerGroupDescribe (key 69)."""
+
+        def part(positions: list[int]) -> ConsumerGroupDescribeRequest:
+            return ConsumerGroupDescribeRequest(
+                group_ids=[request.group_ids[position] for position in positions],
+                include_authorized_operations=request.include_authorized_operations,
+            )
+
+        def merge(groups: list[Any]) -> ConsumerGroupDescribeResponse:
+            return ConsumerGroupDescribeResponse(groups=groups)
+
+        runtime = self._runtime
+        plan = SplitPlan(
+            lambda position: runtime.runner_for(request.group_ids[position]),
+            part,
+            lambda response: response.groups,
+            merge,
+            at_once=LARGE_AT_ONCE,
+            size_of=lambda group: 1 + len(group.members),
+        )
+        split(len(request.group_ids), plan, pending, runtime)
 
     def delete_groups(self, request: DeleteGroupsRequest, pending: Pending) -> None:
         """DeleteGroups (key 42): a group that is named twice is answered once, as in Kafka."""

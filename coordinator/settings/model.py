@@ -42,6 +42,8 @@ DEFAULT_NODE_ID: Final = 1  # What Kafka's own quick start uses.
 FLOAT_MAX: Final = sys.float_info.max
 MS_PER_MINUTE: Final = 60_000
 MS_PER_HOUR: Final = 3_600_000
+ASSIGNORS: Final = ("uniform", "range")
+MIGRATION_POLICIES: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
 
 
 class Settings(BaseModel):
@@ -271,7 +273,38 @@ class Settings(BaseModel):
     group_initial_rebalance_delay_ms: CountOrZero = Field(
         3000, description="Wait for more members before the first rebalance."
     )
-    group_max_size: Count = Field(INT32_MAX, description="Most members of one group.")
+    group_max_size: Count = Field(INT32_MAX, description="Most members of one classic group.")
+    group_consumer_max_size: Count = Field(INT32_MAX, description="Most members of one consumer group.")
+    group_consumer_session_timeout_ms: Count = Field(
+        45_000, description="Session of a consumer group's members."
+    )
+    group_consumer_min_session_timeout_ms: Count = Field(45_000, description="The shortest that may be set.")
+    group_consumer_max_session_timeout_ms: Count = Field(60_000, description="The longest that may be set.")
+    group_consumer_heartbeat_interval_ms: Count = Field(
+        5000, description="How often such members send heartbeats."
+    )
+    group_consumer_min_heartbeat_interval_ms: Count = Field(5000, description="The shortest that may be set.")
+    group_consumer_max_heartbeat_interval_ms: Count = Field(
+        15_000, description="The longest that may be set."
+    )
+    group_consumer_assignment_interval_ms: CountOrZero = Field(
+        1000, description="Least time between two assignments of one consumer group."
+    )
+    group_consumer_min_assignment_interval_ms: CountOrZero = Field(
+        0, description="The least that may be set."
+    )
+    group_consumer_max_assignment_interval_ms: CountOrZero = Field(
+        15_000, description="The most that may be set."
+    )
+    group_consumer_regex_refresh_interval_ms: Annotated[int, Whole(10_000)] = Field(
+        600_000, description="How often expressions are matched again, whatever happens to topics."
+    )
+    group_consumer_assignors: Annotated[tuple[str, ...], Words(ASSIGNORS)] = Field(
+        ASSIGNORS, description="Assignors that members of consumer groups may name; the first is the default."
+    )
+    group_consumer_migration_policy: Annotated[str, Choice(MIGRATION_POLICIES)] = Field(
+        "bidirectional", description="Which way a group with members may change its protocol."
+    )
 
     # Connections.
     socket_request_max_bytes: Count = Field(104_857_600, description="Largest request.")

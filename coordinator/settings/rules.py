@@ -7,6 +7,7 @@ cannot be judged, and its conflict is not reported.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
+from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
 from coordinator.topics.dynamic_rules import NO_CONNECTIONS, cordon_problems
@@ -14,6 +15,11 @@ from coordinator.topics.dynamic_rules import NO_CONNECTIONS, cordon_problems
 _NOT_ABOVE: Final = (
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
     ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    *(
+        pair
+        for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+        for pair in pairwise(f"group.consumer.{bound}{name}" for bound in ("min.", "", "max."))
+    ),
 )
 _LISTENERS: Final = frozenset(
     {
@@ -34,6 +40,10 @@ class RelatedSettings(Protocol):
     def broker_id(self) -> int: ...
     @property
     def node_id(self) -> int: ...
+    @property
+    def group_consumer_heartbeat_interval_ms(self) -> int: ...
+    @property
+    def group_consumer_session_timeout_ms(self) -> int: ...
     @property
     def queued_max_request_bytes(self) -> int: ...
     @property
@@ -77,6 +87,13 @@ def conflicts(settings: RelatedSettings) -> Iterator[OptionConflict]:
         low, high = (getattr(settings, option.replace(".", "_")) for option in (least, most))
         if low > high:
             yield OptionConflict(frozenset({least, most}), f"{least}={low} must not be above {most}={high}")
+    interval_ms = settings.group_consumer_heartbeat_interval_ms
+    if interval_ms >= settings.group_consumer_session_timeout_ms:
+        names = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
+        sentence = (
+            f"{names[0]}={interval_ms} must be below {names[1]}={settings.group_consumer_session_timeout_ms}"
+        )
+        yield OptionConflict(frozenset(names), sentence)
     queued, largest = settings.queued_max_request_bytes, settings.socket_request_max_bytes
     if "queued_max_request_bytes" in settings.model_fields_set and 0 < queued < largest:
         names = "queued.max.request.bytes", "socket.request.max.bytes"

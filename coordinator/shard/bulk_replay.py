@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any, Final
 
 from coordinator.effects import CoordinatorRecord, ProducerAndEpoch
-from coordinator.groups.classic.records import decode_record, decode_value, encode_record
+from coordinator.groups.record_codec import decode_record, decode_value, encode_record
 from coordinator.groups.record_schemas import OFFSET_COMMIT, GroupMetadataKey, OffsetCommitValue
 from coordinator.offsets.committed import committed_from_record
 from coordinator.offsets.topic_offsets import CommittedOffset, NewestCommits, NewestOffsets

@@ -30,15 +30,14 @@ from coordinator.effects import (
     TimerFired,
     TimerKey,
     TopicDeleted,
+    WorkFinished,
 )
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.describe_groups import describe_groups
 from coordinator.groups.classic.events import new_row
 from coordinator.groups.classic.group import AssignmentStored, Group
-from coordinator.groups.classic.heartbeat import Heartbeat, heartbeat, prepare_heartbeat
-from coordinator.groups.classic.join_group import GroupCreated, join_group, on_group_created
-from coordinator.groups.classic.leave_group import leave_group
-from coordinator.groups.classic.list_groups import list_groups
+from coordinator.groups.classic.heartbeat import Heartbeat, prepare_heartbeat
+from coordinator.groups.classic.join_group import GroupCreated, on_group_created
 from coordinator.groups.classic.partition_counts import count_partitions
 from coordinator.groups.classic.pending_members import on_pending_member_timer
 from coordinator.groups.classic.rebalance import on_join_timer, on_sync_timer, prepare_rebalance
@@ -46,7 +45,7 @@ from coordinator.groups.classic.session import on_session_timer
 from coordinator.groups.classic.states import DEAD, EMPTY
 from coordinator.groups.classic.static_membership import StaticMemberStored, on_static_member_stored
 from coordinator.groups.classic.stored import StoredGroup, living_group
-from coordinator.groups.classic.sync_group import on_assignment_stored, sync_group
+from coordinator.groups.classic.sync_group import on_assignment_stored
 from coordinator.groups.classic.timers import (
     JoinTimer,
     OffsetExpiryTimer,
@@ -54,6 +53,9 @@ from coordinator.groups.classic.timers import (
     SyncTimer,
     arm_session_timers,
 )
+from coordinator.groups.consumer.record_schemas import CONSUMER_GROUP_SCHEMAS
+from coordinator.groups.consumer.replay import replay_record
+from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
 from coordinator.offsets.commit import commit_offsets
@@ -75,10 +77,14 @@ from coordinator.offsets.transactional_commit import (
     begin_verification,
     commit_in_transaction,
 )
+from coordinator.shard import classic_requests, consumer_groups
 from coordinator.shard.delete_groups import delete_groups
-from coordinator.shard.snapshot import StateEntry
+from coordinator.shard.list_groups import list_groups
+from coordinator.shard.snapshot import StatePart
 from coordinator.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -97,20 +103,22 @@ Handler: TypeAlias = Callable[[ShardOffsets, Any, RequestContext, Moment], Resul
 Collector: TypeAlias = Callable[[ShardOffsets, Any, RequestContext, Moment, Effects], None]
 
 HANDLERS: Final[dict[type, Handler]] = {
-    HeartbeatRequest: heartbeat,
     OffsetCommitRequest: commit_offsets,
     OffsetFetchRequest: fetch_offsets,
     ListGroupsRequest: list_groups,
     DescribeGroupsRequest: describe_groups,
+    ConsumerGroupDescribeRequest: consumer_groups.describe,
     OffsetDeleteRequest: delete_offsets,
     TransactionalCommit: commit_in_transaction,
 }
 """The handlers of requests that are answered at once, by the request's class: each returns its Result."""
 
 COLLECTORS: Final[dict[type, Collector]] = {
-    JoinGroupRequest: join_group,
-    SyncGroupRequest: sync_group,
-    LeaveGroupRequest: leave_group,
+    HeartbeatRequest: classic_requests.heartbeat,
+    JoinGroupRequest: classic_requests.join,
+    SyncGroupRequest: classic_requests.sync,
+    LeaveGroupRequest: classic_requests.leave,
+    ConsumerGroupHeartbeatRequest: consumer_groups.heartbeat,
     DeleteGroupsRequest: delete_groups,
 }
 """The handlers of requests that change groups, whose effects come from many functions: they are handed Effects."""
@@ -122,21 +130,32 @@ GroupTimer: TypeAlias = SessionTimer | JoinTimer | SyncTimer
 GroupStored: TypeAlias = AssignmentStored | StaticMemberStored
 """The kinds of `Result.then` that are handed back to a group when its append has finished."""
 
-LoadedPart: TypeAlias = NewestCommits | StateEntry
+CONSUMER_GROUP_KEYS: Final = tuple(key for key, _ in CONSUMER_GROUP_SCHEMAS.values())
+
+STOCK: Final = ConsumerGroupSettings()
+
+LoadedPart: TypeAlias = NewestCommits | StatePart
 """What a load replays beside records and markers: the newest commits in a log, or a part of a snapshot."""
 
 
 class Shard:
     """The groups whose ids hash to one partition. Used from one thread; every time is an argument."""
 
-    def __init__(self, partition: int, settings: GroupSettings, topics: TopicCatalog) -> None:
+    def __init__(
+        self,
+        partition: int,
+        settings: GroupSettings,
+        topics: TopicCatalog,
+        consumer_settings: ConsumerGroupSettings = STOCK,
+    ) -> None:
         self.partition = partition
         self.settings = settings
         self.topics = topics
         self.stored: dict[str, StoredGroup] = {}
         self.is_loaded = False
-        self._state = ShardOffsets(settings, topics)
+        self._state = ShardOffsets(settings, topics, consumer_settings)
         self.groups, self.offsets = self._state.groups, self._state.offsets
+        self.consumer_groups = self._state.consumers.groups
         self.verifications = self._state.verifications
         self._sweep = OffsetSweep(partition, settings)
 
@@ -161,6 +180,10 @@ class Shard:
                 effects = Effects()
                 self._on_append_finished(then, error, Moment(now_ms, wall_ms), effects)
                 return effects.result()
+            case WorkFinished(outcome, wall_ms):
+                effects = Effects()
+                consumer_groups.on_work_finished(self._state, outcome, Moment(now_ms, wall_ms), effects)
+                return effects.result()
             case MarkerReceived(marker, _):
                 return Result(marker=marker)
             case MarkersWritten():
@@ -170,7 +193,11 @@ class Shard:
 
     @property
     def size(self) -> int:
-        return len(self.groups)
+        return len(self.groups) + len(self.consumer_groups)
+
+    def prepares_heartbeats(self, group_id: str) -> bool:
+        """Whether a Heartbeat to this group may be prepared: consumer groups show stored state in its answer."""
+        return group_id not in self.consumer_groups
 
     def prepare_heartbeat(self, request: HeartbeatRequest) -> Heartbeat:
         """Return the function that handles a Heartbeat, for callers that build the reply themselves."""
@@ -217,6 +244,8 @@ class Shard:
         key = record.key
         if isinstance(key, GroupMetadataKey):
             self._replay_group(key.group, record.value)
+        elif isinstance(key, CONSUMER_GROUP_KEYS):
+            replay_record(self.consumer_groups, key, record.value)
         elif record.value is None:
             # In force at once in a transaction too, as in Kafka, whose transactions only commit offsets.
             self.offsets.remove(key.group, key.topic, key.partition)
@@ -235,7 +264,7 @@ class Shard:
             verification.is_outdated |= verification.producer_id == marker.producer_id
 
     def _ensure_group(self, group_id: str) -> None:
-        if self.is_loaded and group_id not in self.groups:
+        if self.is_loaded and group_id not in self.groups and group_id not in self.consumer_groups:
             self.groups[group_id] = Group(group_id)
 
     def _replay_part(self, part: LoadedPart) -> None:
@@ -262,8 +291,10 @@ class Shard:
         for stored in self.stored.values():
             self.groups[stored.group_id] = living_group(stored, now_ms)
         for group_id in (*self.offsets.group_ids(), *self.offsets.transactions.group_ids()):
-            self.groups.setdefault(group_id, Group(group_id))
+            if group_id not in self.consumer_groups:
+                self.groups.setdefault(group_id, Group(group_id))
         effects = Effects()
+        consumer_groups.revive(self._state, at, effects)
         effects.add(delete_offsets_of_deleted_topics(self.offsets, self.topics))
         self._sweep.schedule(now_ms, effects)
         for group in self.groups.values():
@@ -279,6 +310,7 @@ class Shard:
         effects.add(delete_offsets_of_deleted_topics(self.offsets, self.topics))
         for group in self.groups.values():
             arm_session_timers(group.group_id, group.members.values(), now_ms, effects)
+        consumer_groups.begin_sessions(self._state, now_ms, effects)
         return effects.result()
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
@@ -299,7 +331,10 @@ class Shard:
 
     def _on_timer(self, key: TimerKey, at: Moment, effects: Effects) -> None:
         if isinstance(key, OffsetExpiryTimer):
-            self._sweep.on_timer(self.groups, self.offsets, at, effects)
+            self._sweep.on_timer(self._state, at, effects)
+            return
+        if isinstance(key, consumer_groups.ConsumerGroupTimer):
+            consumer_groups.on_timer(self._state, key, at, effects)
             return
         assert isinstance(key, GroupTimer), f"no handler for a timer {key!r}"
         group = self.groups.get(key.group_id)
@@ -321,6 +356,9 @@ class Shard:
             return
         if isinstance(then, GroupCreated):
             on_group_created(self.groups, self.stored, then, error, at, effects)
+            return
+        if isinstance(then, consumer_groups.KindChanged):
+            consumer_groups.on_kind_changed(self._state, then, error, at, effects)
             return
         assert isinstance(then, GroupStored), f"no handler for the append of {then!r}"
         group = self.groups.get(then.group_id)

@@ -12,29 +12,38 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.stored import StoredGroup, StoredMember
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.records import group_records
+from coordinator.groups.record_codec import decode_record, encode_record
 from coordinator.offsets.committed import CommittedOffsets
 from coordinator.offsets.open_transactions import HeldKey, OpenTransactions
 from coordinator.offsets.topic_offsets import ROW_BYTES, CommittedOffset, StoredOffsets, TopicOffsets
 from coordinator.shard.columns import Buffer, ColumnReader, ColumnWriter, number_bytes, numbers_of
 from protocol.errors import DecodeError
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 """The version of these bytes; another one is not read. To be raised with any change of what is stored, or how."""
 
-StateEntry: TypeAlias = StoredGroup | StoredOffsets | OpenTransactions
+StatePart: TypeAlias = StoredGroup | StoredOffsets | OpenTransactions
+
+StateEntry: TypeAlias = StatePart | CoordinatorRecord
 """A part of a shard's stored state, for `Shard.replay`."""
 
 NO_TIME: Final = -1  # Of a group's state; the log has it as -1, too.
 SAME_TOPIC_ID: Final = -1  # Of an extra that is the metadata alone.
 
 
-def encode_state(stored: Iterable[StoredGroup], offsets: CommittedOffsets) -> list[Buffer]:
+def encode_state(
+    stored: Iterable[StoredGroup], consumer_groups: Iterable[ConsumerGroup], offsets: CommittedOffsets
+) -> list[Buffer]:
     """Return the stored state of a shard, in parts to be written one after the other; they share its memory."""
     columns = ColumnWriter()
     groups = list(stored)
     _put_groups(columns, groups)
     _put_members(columns, [member for group in groups for member in group.members])
+    _put_consumer_groups(columns, consumer_groups)
     _put_offsets(columns, list(offsets.all_topics()))
     _put_transactions(columns, offsets.transactions)
     return columns.parts
@@ -53,6 +62,7 @@ def decode_state(data: memoryview) -> Iterator[StateEntry]:
 def _entries(columns: ColumnReader) -> Iterator[StateEntry]:
     shared: dict[str, str] = {}  # Equal names, kept as one object.
     yield from _groups(columns, shared)
+    yield from _consumer_groups(columns)
     yield from _offsets(columns, shared)
     yield _transactions(columns, shared)
     columns.check_end()
@@ -169,6 +179,23 @@ def _offsets(columns: ColumnReader, shared: dict[str, str]) -> Iterator[StoredOf
 def _read_extras(columns: ColumnReader) -> tuple[Any, Any, list[Any], Any, Any]:
     numbers, partitions = columns.numbers("i"), columns.numbers("i")
     return numbers, partitions, columns.texts(), columns.numbers("q"), columns.numbers("i")
+
+
+# Consumer groups, as the records that make them.
+
+
+def _put_consumer_groups(columns: ColumnWriter, groups: Iterable[ConsumerGroup]) -> None:
+    encoded = [encode_record(record) for group in groups for record in group_records(group)]
+    columns.blobs([key for key, _ in encoded])
+    columns.blobs([value or b"" for _, value in encoded])
+
+
+def _consumer_groups(columns: ColumnReader) -> Iterator[CoordinatorRecord]:
+    for key, value in zip(columns.blobs(), columns.blobs(), strict=True):
+        record = decode_record(key, value)
+        if record is None:
+            raise DecodeError("a record of no consumer group")
+        yield record
 
 
 # Transactions.

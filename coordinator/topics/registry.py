@@ -73,7 +73,7 @@ class TopicRegistry(TopicLookup):
         self, store: TopicStore, settings: TopicSettings, services: PartitionServices, workers: Workers
     ) -> None:
         """`workers` must run one piece of work at a time: they alone touch `store` once topics are served."""
-        super().__init__()
+        super().__init__(settings.rack)
         self.settings = self._static_settings = settings
         self.features = HIGHEST_LEVELS
         self.on_deleted: list[OnDeleted] = []
@@ -97,6 +97,8 @@ class TopicRegistry(TopicLookup):
         for entry in self._store.entries():
             config = self._config_of_this_start(entry)
             self._add(entry.name, entry.topic_id, config, self._store.open_logs(entry, config.log))
+        # Groups store the version of what they saw: that of this life is above those of lives before.
+        self.version = self.version_with_new_topics = self._services.wall_ms()
         self._store.check_journal()
 
     def _settings_of_this_start(self) -> TopicSettings:
@@ -201,6 +203,7 @@ class TopicRegistry(TopicLookup):
                 topic.name, topic.topic_id, logs, first=len(topic.partitions)
             )
             self._apply(topic, topic.config)
+            self.version += 1
             log.info("partitions added", topic=topic.name, partitions=partitions)
 
         added = partitions - len(topic.partitions)
@@ -302,6 +305,7 @@ class TopicRegistry(TopicLookup):
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         for partition in topic.partitions:
             partition.release()
+        self.version += 1
         log.info("topic deleted", topic=topic.name)
         for on_deleted in self.on_deleted:
             on_deleted(topic.name, topic.topic_id)
@@ -370,6 +374,8 @@ class TopicRegistry(TopicLookup):
     def _add(self, name: str, topic_id: bytes, config: TopicConfig, logs: list[PartitionLog]) -> Topic:
         topic = Topic(name, topic_id, config, self._partitions(name, topic_id, logs, first=0))
         self._by_name[name] = self._by_id[topic_id] = topic
+        self.version += 1
+        self.version_with_new_topics = self.version
         return topic
 
     def _partitions(

@@ -1,10 +1,14 @@
 """The existing topics by name and by id: the part of the registry that groups and most APIs read.
 
-The registry adds a topic when it is durable, and removes a topic when it is deleted; reading never waits.
+The registry adds a topic when it is durable, and removes a topic when it is deleted; reading never waits. To
+the groups it is their `TopicCatalog`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from coordinator.topic_catalog import TopicImage
 from coordinator.topics.partition import Partition
 from coordinator.topics.topic import Topic
 
@@ -12,9 +16,20 @@ from coordinator.topics.topic import Topic
 class TopicLookup:
     """Read access to the topics of one log directory. All methods run on the event-loop thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, rack: str | None = None) -> None:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self._racks = () if rack is None else (rack,)  # Of each partition's one replica.
+        self.version = self.version_with_new_topics = 0
+
+    def names(self) -> Iterable[str]:
+        return self._by_name.keys()
+
+    def image(self, name: str) -> TopicImage | None:
+        found = self._by_name.get(name)
+        if found is None:
+            return None
+        return TopicImage(name, found.topic_id, (self._racks,) * len(found.partitions))
 
     def get(self, name: str) -> Topic | None:
         return self._by_name.get(name)

@@ -25,6 +25,7 @@ from coordinator.effects import (
     TimerFired,
     TimerKey,
     TopicDeleted,
+    WorkFinished,
     combine,
 )
 from coordinator.transactions.add_partitions import add_offsets, add_partitions
@@ -88,8 +89,8 @@ class TransactionShard:
                 return on_marked(self.transactions, then, Moment(now_ms, wall_ms))
             case AppendFinished() | TopicDeleted():
                 return NOTHING  # `MarkerSender` handles deleted topics: their partitions need no marker.
-            case PreparedCommitReceived():
-                raise AssertionError("transactions are ended, not committed to")
+            case PreparedCommitReceived() | WorkFinished():
+                raise AssertionError(f"nothing of a transaction: {event}")
 
     def replay(
         self, record: CoordinatorRecord, offset: int, producer: ProducerAndEpoch | None = None

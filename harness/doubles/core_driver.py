@@ -12,6 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
+from uuid import UUID
 
 from coordinator.effects import (
     Appendable,
@@ -26,11 +27,17 @@ from coordinator.effects import (
     Result,
     SetTimer,
     TimerFired,
+    Work,
 )
 from coordinator.history.events import worded
 from protocol.codec.codec import encode
 
 WALL_START_MS = 1_700_000_000_000
+
+
+def uuid_of(token: int) -> str:
+    """The UUID that a request of this token brings, for a member id."""
+    return str(UUID(int=token))
 
 
 class Core(Protocol):
@@ -69,6 +76,8 @@ class CoreDriver(ABC, Generic[C]):
             self.supersede(reply_to)
         for wanted in result.markers:
             self.want_markers(wanted)
+        for work in result.background:
+            self.begin_work(work)
 
     def accepted(self, event: Event, result: Result) -> Result:
         """The part of `result` that is carried out: all of it, unless a subclass's log refuses its records."""
@@ -96,6 +105,9 @@ class CoreDriver(ABC, Generic[C]):
 
     def want_markers(self, wanted: MarkersWanted) -> None:
         raise AssertionError(f"nothing writes {wanted}")
+
+    def begin_work(self, work: Work) -> None:
+        raise AssertionError(f"nobody does {work}")
 
 
 @dataclass(kw_only=True)
@@ -133,7 +145,7 @@ class ClockedDriver(CoreDriver[C]):
         """Hand `request` to the shard; return the token under which `replies` will have the reply."""
         token = next(self._tokens)
         self._versions[token] = version
-        context = RequestContext(token, version, client_id, host, f"uuid{token}")
+        context = RequestContext(token, version, client_id, host, uuid_of(token))
         self.handle(RequestReceived(request, context, self.wall_ms))
         return token
 

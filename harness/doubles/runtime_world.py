@@ -113,6 +113,9 @@ class RuntimeWorld(ManualTimers):
         """Do `work` on a thread, as `Workers` do."""
         self.queue.append(lambda: InlineWorkers().submit(work, done))
 
+    def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
+        self.submit(work, done)
+
     def reload(self, runner: ShardRunner[Any]) -> None:
         self.queue.append(lambda: self.read_shard(runner, cut_back=True))
 

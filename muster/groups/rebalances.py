@@ -19,7 +19,12 @@ from coordinator.groups.classic.states import COMPLETING_REBALANCE, DEAD, PREPAR
 
 JOINING: Final = PREPARING_REBALANCE.value
 ASSIGNING: Final = COMPLETING_REBALANCE.value
-REBALANCING: Final = frozenset((JOINING, ASSIGNING))
+# The phases of consumer groups: there the coordinator assigns, and members then go there one by one.
+TARGET_MISSING: Final = "Assigning"
+RECONCILING: Final = "Reconciling"
+FIRST_PHASES: Final = (JOINING, TARGET_MISSING)
+LAST_PHASES: Final = (ASSIGNING, RECONCILING)
+REBALANCING: Final = frozenset((*FIRST_PHASES, *LAST_PHASES))
 UNKNOWN: Final = "Unknown"  # Kafka's name for an unknown state.
 
 ENDS_OF_A_PHASE: Final = frozenset(
@@ -28,11 +33,13 @@ ENDS_OF_A_PHASE: Final = frozenset(
         CauseKind.ALL_MEMBERS_JOINED,
         CauseKind.INITIAL_DELAY_OVER,
         CauseKind.ASSIGNMENT_STORED,
+        CauseKind.ASSIGNMENT_COMPUTED,
+        CauseKind.MEMBERS_RECONCILED,
     )
 )
 """Causes of the regular end of a phase, which are never a rebalance's reason; a timeout can be a reason."""
 
-CAUSES_MAX: Final = 30
+CAUSES_MAX: Final = 40
 """The number of different causes kept for one rebalance; today's events have about as many."""
 
 _TEXTS: Final = {kind.slug: kind.text for kind in CauseKind}
@@ -110,9 +117,9 @@ class Running:
         if event.from_state != event.to_state and event.from_state in REBALANCING:
             spent = event.phase_ms.get(event.from_state, 0)
             self.spent_ms[event.from_state] = self.spent_ms.get(event.from_state, 0) + spent
-        if event.to_state == JOINING and event.from_state == ASSIGNING:
+        if event.to_state in FIRST_PHASES and event.from_state in LAST_PHASES:
             self.attempts += 1
-        if event.from_state == JOINING and event.last_member_id is not None:
+        if event.from_state != ASSIGNING and event.last_member_id is not None:
             origin = (event.last_client_id, event.last_client_host)
             self.last = [event.last_member_id, *origin, event.last_arrival_ms]
         if event.to_state != self.phase:
@@ -138,7 +145,9 @@ class Running:
 
     def _row(self, group_id: str, ended_ms: int, outcome: str) -> Rebalance:
         cause = self.cause or ""
-        join_ms, sync_ms = self.spent_ms.get(JOINING, 0), self.spent_ms.get(ASSIGNING, 0)
+        join_ms, sync_ms = (
+            sum(self.spent_ms.get(phase, 0) for phase in phases) for phases in (FIRST_PHASES, LAST_PHASES)
+        )
         known_begin = self.reason is not None
         return Rebalance(
             group_id=group_id,
@@ -187,7 +196,9 @@ class RebalanceFold:
             return EventRole.LATE
         if event.from_state in REBALANCING and self.running is not None:
             return EventRole.CONTINUES
+        # One of a consumer group may begin and be over in one event.
         is_of_one = event.from_state in REBALANCING or event.to_state in REBALANCING
+        is_of_one = is_of_one or event.rebalance_cause is not None
         return EventRole.BEGINS if is_of_one else EventRole.BESIDE
 
     def add(self, event: GroupEvent) -> list[Rebalance]:

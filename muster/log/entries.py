@@ -11,7 +11,7 @@ from dataclasses import asdict, is_dataclass
 from typing import Any, Final, TypeAlias
 
 from coordinator.effects import CoordinatorRecord
-from coordinator.groups.classic.records import decode_record
+from coordinator.groups.record_codec import decode_record
 from coordinator.groups.record_schemas import RECORD_TYPES, GroupMetadataValue
 from muster.log.other_records import decode_other
 from muster.log.places import LogSource, PartitionDirectory
@@ -126,7 +126,7 @@ def _known_record(key: bytes | None, typed: CoordinatorRecord) -> Entry:
             shown["assignment"] = _decoded_or_hex(decode_assignment, member.assignment)
     return {
         "type": RECORD_TYPES[record_type(key)],
-        "group": typed.key.group,
+        "group": typed.key.group_id if hasattr(typed.key, "group_id") else typed.key.group,
         "key": plain(typed.key),
         "value": value,
     }

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from coordinator.effects import CoordinatorRecord
-from coordinator.groups.classic.records import encode_record
 from coordinator.groups.partitioning import partition_for
+from coordinator.groups.record_codec import encode_record
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from coordinator.offsets.committed import NO_EXPIRY
 from coordinator.runtime.loading import replay_batches

@@ -12,12 +12,14 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset
 from coordinator.runtime.loading import replay_batches
 from coordinator.shard.shard import Shard
+from coordinator.topic_catalog import TopicImage
 from muster.log.entries import key_texts, record_type
 from muster.log.places import LogSource, LogToolError, PartitionDirectory
 from muster.log.progress import Advance
 from muster.log.rows import OffsetRow
 from muster.log.walk import walk
 from protocol.codec.primitives import ZERO_UUID
+from protocol.consumer import PROTOCOL_TYPE
 from protocol.errors import DecodeError
 from protocol.records.records import Batch, CorruptBatch, iter_records
 from storage.files import StorageError
@@ -30,6 +32,14 @@ MEMBER_TYPES = frozenset({5, 10, 19})
 
 class NoTopics:
     """The topic catalogue of an offline replay, which is empty and is never asked."""
+
+    version = version_with_new_topics = 0
+
+    def names(self) -> Iterable[str]:
+        return ()
+
+    def image(self, name: str) -> TopicImage | None:
+        return None
 
     def partition_count(self, topic: str) -> int | None:
         return None
@@ -100,7 +110,7 @@ def _replayed(source: LogSource, place: PartitionDirectory, notes: ExportNotes, 
 
 
 def _row(shard: Shard, group: str, topic: str, partition: int, committed: CommittedOffset) -> OffsetRow:
-    stored = shard.stored.get(group)
+    protocol_type, generation, members = _group_of(shard, group)
     expires, epoch = committed.expire_wall_ms, committed.leader_epoch
     return OffsetRow(
         group=group,
@@ -112,10 +122,19 @@ def _row(shard: Shard, group: str, topic: str, partition: int, committed: Commit
         commit_timestamp_ms=committed.commit_wall_ms,
         expire_timestamp_ms=None if expires == NO_EXPIRY else expires,
         topic_id=None if committed.topic_id == ZERO_UUID else encode_uuid(committed.topic_id),
-        protocol_type=stored.protocol_type if stored else None,
-        generation=stored.generation_id if stored else None,
-        members=len(stored.members) if stored else None,
+        protocol_type=protocol_type,
+        generation=generation,
+        members=members,
     )
+
+
+def _group_of(shard: Shard, group: str) -> tuple[str | None, int | None, int | None]:
+    """Protocol type, generation or epoch, and number of members; None for each if only offsets are known."""
+    if consumer_group := shard.consumer_groups.get(group):
+        return PROTOCOL_TYPE, consumer_group.epoch, len(consumer_group.members)
+    if stored := shard.stored.get(group):
+        return stored.protocol_type, stored.generation_id, len(stored.members)
+    return None, None, None
 
 
 def groups_with_members(shard: Shard, batches: Iterable[tuple[Batch, memoryview]]) -> dict[str, int]:

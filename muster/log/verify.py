@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from coordinator.groups.classic.records import decode_record
 from coordinator.groups.partitioning import partition_for
+from coordinator.groups.record_codec import decode_record
 from coordinator.topics.catalogue import CatalogueEntry
 from muster.log.places import LogSource, PartitionDirectory
 from muster.log.progress import Advance

@@ -23,6 +23,14 @@ from protocol.messages.alter_partition_reassignments import (
 )
 from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -102,6 +110,8 @@ REQUESTS: Final = _by_key(
     AlterPartitionReassignmentsRequest,
     AlterReplicaLogDirsRequest,
     ApiVersionsRequest,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
     CreateAclsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -157,6 +167,8 @@ RESPONSES: Final = _by_key(
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsResponse,
     ApiVersionsResponse,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatResponse,
     CreateAclsResponse,
     CreatePartitionsResponse,
     CreateTopicsResponse,

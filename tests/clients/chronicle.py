@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from confluent_kafka import Message
 
 from coordinator.effects import GroupEvent
-from coordinator.groups.classic.records import decode_record
 from coordinator.groups.partitioning import partition_for
+from coordinator.groups.record_codec import decode_record
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.history.events import decode_event

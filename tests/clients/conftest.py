@@ -25,6 +25,10 @@ QUICK = {
     "group.initial.rebalance.delay.ms": "200",
     "group.min.session.timeout.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "500",
 }
 TEST_TIMEOUT_S = 180  # Several waits of up to 45 s each, all late, would be a failure anyway.
 TARGETS = {"muster": RecordingDaemon, "kafka": KafkaBroker}

@@ -23,10 +23,14 @@ from coordinator.effects import (
     Reply,
     RequestReceived,
     Result,
+    Work,
+    WorkFinished,
 )
 from coordinator.groups.classic.group import Group
-from coordinator.groups.classic.records import decode_record, encode_commit_run, encode_record
+from coordinator.groups.consumer.records import group_records
+from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
 from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.record_codec import decode_record, encode_commit_run, encode_record
 from coordinator.shard.error_responses import error_response
 from coordinator.shard.shard import Shard
 from harness.doubles.core_driver import ClockedDriver
@@ -54,6 +58,8 @@ class Driver(ClockedDriver[Shard]):
     log: list[Entry] = field(default_factory=list)
     history: list[GroupEvent] = field(default_factory=list)
     superseded: list[Hashable] = field(default_factory=list)
+    works: list[Work] = field(default_factory=list)
+    consumer_settings: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
     disk_is_held: bool = False
     refusal: ErrorCode = ErrorCode.NONE
 
@@ -115,7 +121,7 @@ class Driver(ClockedDriver[Shard]):
         self.load()
 
     def read_log(self) -> Shard:
-        shard = Shard(0, self.settings, self.topics)
+        shard = Shard(0, self.settings, self.topics, self.consumer_settings)
         replay_into(shard, self.log)
         return shard
 
@@ -124,6 +130,9 @@ class Driver(ClockedDriver[Shard]):
         shadow = self.read_log()
         assert shadow.stored == self.shard.stored
         assert shadow.offsets == self.shard.offsets
+        assert shadow.consumer_groups.keys() == self.shard.consumer_groups.keys()
+        for group_id, group in shadow.consumer_groups.items():
+            assert group_records(group) == group_records(self.shard.consumer_groups[group_id])
 
     def last_event(self) -> GroupEvent:
         return self.history[-1]
@@ -177,6 +186,15 @@ class Driver(ClockedDriver[Shard]):
 
     def record_event(self, event: GroupEvent) -> None:
         self.history.append(event)
+
+    def begin_work(self, work: Work) -> None:
+        self.works.append(work)
+
+    def finish_work(self) -> None:
+        """Have all work done that was asked for."""
+        works, self.works = self.works, []
+        for work in works:
+            self.handle(WorkFinished(work.run(), self.wall_ms))
 
     def supersede(self, reply_to: Hashable) -> None:
         self.superseded.append(reply_to)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
+from harness.doubles.core_driver import uuid_of
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.groups.consumer import SESSION_MS, Consumer, form_group, subscription
@@ -327,7 +328,7 @@ def the_log_refuses_the_new_id_of_a_static_member(driver: Driver) -> GroupEvent:
         token = new.send_join()
     return step(
         driver, 1, (STABLE, STABLE), "static member's new id not stored: MESSAGE_TOO_LARGE",
-        cause="static_member_not_stored", member_count=2, **by(old), **gone(f"i-b-uuid{token}"),
+        cause="static_member_not_stored", member_count=2, **by(old), **gone(f"i-b-{uuid_of(token)}"),
     )  # fmt: skip
 
 

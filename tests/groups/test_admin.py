@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.effects import CoordinatorRecord, RequestContext, RequestReceived
-from coordinator.groups.classic.describe_groups import GROUP_OPERATIONS
+from coordinator.groups.group_operations import GROUP_OPERATIONS
 from coordinator.groups.record_schemas import GroupMetadataKey, OffsetCommitKey
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse

@@ -12,6 +12,8 @@ from coordinator.shard.shard import COLLECTORS, HANDLERS
 from protocol.codec.codec import encode, spec
 from protocol.error_responses import APPEND_ANSWER, append_answer
 from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -84,6 +86,8 @@ ALL: list[Any] = [
     DESCRIBE,
     LIST,
     DELETE,
+    ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1),
+    ConsumerGroupDescribeRequest(group_ids=["g", "h"]),
 ]
 
 

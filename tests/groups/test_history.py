@@ -7,7 +7,10 @@ import pytest
 from coordinator.groups.causes import CauseKind
 from coordinator.groups.classic.events import REMOVED_IDS_MAX
 from coordinator.groups.classic.partition_counts import TOPICS_MAX
-from tests.groups import history_phase_cases  # noqa: F401  It adds its cases to the others.
+from tests.groups import (  # They add their cases to the others.
+    history_consumer_cases,  # noqa: F401
+    history_phase_cases,  # noqa: F401
+)
 from tests.groups.consumer import Consumer, finish_rebalance, form_group, subscription
 from tests.groups.driver import Driver
 from tests.groups.history_cases import CASES, group_of, keep_alive
@@ -27,9 +30,7 @@ def test_each_cause_yields_one_complete_event(name: str) -> None:
 
 
 def test_there_is_a_case_for_every_cause() -> None:
-    """Every cause has a case but the history's own, and that of consumer groups, which no shard has yet."""
-    without = {CauseKind.EVENTS_DROPPED, CauseKind.GROUP_DOWNGRADED}
-    assert {kind for kind, _ in CASES.values()} == set(CauseKind) - without
+    assert {kind for kind, _ in CASES.values()} == set(CauseKind) - {CauseKind.EVENTS_DROPPED}
 
 
 def test_a_member_that_rejoins_as_expected_is_no_event_of_its_own(driver: Driver) -> None:

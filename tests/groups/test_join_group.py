@@ -10,6 +10,7 @@ from coordinator.groups.classic.group import PENDING_MEMBERS_MAX, PendingMember
 from coordinator.groups.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.groups.classic.timers import SessionTimer
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
+from harness.doubles.core_driver import uuid_of
 from protocol.errors import ErrorCode
 from tests.groups.consumer import SESSION_MS, Consumer, finish_rebalance, form_group, subscription
 from tests.groups.driver import Driver
@@ -45,7 +46,7 @@ def test_3_2_an_old_client_parks_at_once_under_a_readable_id(driver: Driver) -> 
     assert not driver.answered(token)
     driver.advance(1_000)
     reply = consumer.collect_join()
-    assert (reply.generation_id, reply.member_id) == (1, f"billing-uuid{token}")
+    assert (reply.generation_id, reply.member_id) == (1, f"billing-{uuid_of(token)}")
 
 
 def test_3_3_a_dynamic_member_must_come_back_with_the_id_it_is_handed(driver: Driver) -> None:
@@ -149,7 +150,7 @@ def test_3_7_a_static_member_is_in_at_once_under_its_instances_name(driver: Driv
     token = consumer.send_join()
     assert not driver.answered(token)
     driver.advance(1_000)
-    assert consumer.collect_join().member_id == f"worker-1-uuid{token}"
+    assert consumer.collect_join().member_id == f"worker-1-{uuid_of(token)}"
 
 
 def test_3_8_a_pending_id_cannot_turn_static(driver: Driver) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.groups.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from coordinator.groups.classic.timers import SessionTimer
+from harness.doubles.core_driver import uuid_of
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.groups.consumer import SESSION_MS, Consumer, form_group, subscription
@@ -116,7 +117,7 @@ def test_3_37_a_request_that_waits_under_the_old_id_is_fenced(driver: Driver) ->
     reply = driver.replies.pop(parked)
     assert (reply.error_code, reply.member_id) == (
         ErrorCode.FENCED_INSTANCE_ID,
-        f"b-uuid{parked}",
+        f"b-{uuid_of(parked)}",
     )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from coordinator.effects import CoordinatorRecord
-from coordinator.groups.classic.records import encode_record, new_group_tombstone, new_offset_commit_tombstone
+from coordinator.groups.classic.records import new_group_tombstone, new_offset_commit_tombstone
 from coordinator.groups.partitioning import partition_for
+from coordinator.groups.record_codec import encode_record
 from coordinator.groups.record_schemas import (
     GroupMetadataKey,
     GroupMetadataValue,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.groups.classic.records import encode_record
 from coordinator.groups.partitioning import partition_for
+from coordinator.groups.record_codec import encode_record
 from coordinator.topics.catalogue import CatalogueEntry, write_catalogue
 from harness.doubles.faulty_files import FaultyFiles
 from muster.log.places import open_source

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.effects import Moment, RequestContext
+from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.offsets.committed import CommittedOffset
 from coordinator.offsets.fetch import fetch_offsets
@@ -36,7 +37,7 @@ was_packed: list[bool] = []
 
 
 def shard_with(partitions: Iterable[int], topic_id: bytes | None = TOPIC_ID, note: str = "") -> ShardOffsets:
-    shard = ShardOffsets(GroupSettings(), TOPICS)
+    shard = ShardOffsets(GroupSettings(), TOPICS, ConsumerGroupSettings())
     assert topic_id is not None
     for number, each in enumerate(partitions):
         committed = CommittedOffset(10**12 + each, each - 3, note, 5, NO_EXPIRY, topic_id, number)

@@ -10,13 +10,10 @@ from struct import Struct
 import pytest
 
 from coordinator.effects import CoordinatorRecord
-from coordinator.groups.classic.records import (
-    encode_record,
-    new_group_tombstone,
-    new_offset_commit_tombstone,
-)
+from coordinator.groups.classic.records import new_group_tombstone, new_offset_commit_tombstone
 from coordinator.groups.classic.states import EMPTY
 from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.record_codec import encode_record
 from coordinator.groups.record_schemas import (
     RECORD_TYPES,
     GroupMetadataKey,

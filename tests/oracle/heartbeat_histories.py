@@ -22,7 +22,6 @@ from coordinator.groups.consumer.downgrade import join_instead
 from coordinator.groups.consumer.expressions import matching
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.consumer.leave import on_revocation_timer, on_session_timer
-from coordinator.groups.consumer.metadata_hash import TopicImage
 from coordinator.groups.consumer.record_schemas import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -45,6 +44,7 @@ from coordinator.groups.consumer.timers import (
 )
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
+from coordinator.topic_catalog import TopicImage
 from harness.doubles.topics import Topics as TopicList
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
@@ -93,12 +93,16 @@ class Topics:
 
     def __init__(self) -> None:
         self.by_name: dict[str, TopicImage] = {}
+        self.version = 0  # The history says itself when a group looks at them again.
         self.version_with_new_topics = -1
+
+    def names(self) -> list[str]:
+        return list(self.by_name)
 
     def image(self, name: str) -> TopicImage | None:
         return self.by_name.get(name)
 
-    def name_of(self, topic_id: bytes) -> str | None:
+    def topic_name(self, topic_id: bytes) -> str | None:
         return next((each.name for each in self.by_name.values() if each.topic_id == topic_id), None)
 
 
@@ -218,7 +222,7 @@ class Player:
         """A classic member joins a group without members; of its answer and timers other tests know."""
         classic = ShardGroups(GroupSettings(), TopicList())
         classic.groups = self.shard.classic_groups
-        context = RequestContext(object(), 5, CLIENT_ID, CLIENT_HOST, "drawn")
+        context = RequestContext(object(), 5, CLIENT_ID, CLIENT_HOST, drawn_uuid(None))
         moment, effects = Moment(self.now_ms, self.now_ms), Effects()
         join_instead(self.shard, classic, join_of(line["instead"]), context, moment, effects)
         self._compare_records(line["records"], effects)
@@ -237,7 +241,7 @@ class Player:
             if "join" in line:
                 ours = join_of(line["join"])
                 # The id that Kafka's class drew.
-                drawn = line.get("response", {}).get("memberId") or "drawn"
+                drawn = drawn_uuid(line.get("response", {}).get("memberId"))
                 context = RequestContext(object(), 5, CLIENT_ID, CLIENT_HOST, drawn)
                 response = join(self.shard, group, ours, context, moment, effects)
                 error = response.error_code
@@ -315,6 +319,11 @@ class Player:
         ]
         assert [normal(each) for each in ours] == [normal(each) for each in theirs], "other records"
         assert [*map(_target, ours)] == [*map(_target, theirs)], "targets in another order"
+
+
+def drawn_uuid(member_id: str | None) -> str:
+    """The UUID of which a member id was made; any other one where none was."""
+    return urlsafe_b64decode(f"{member_id}==").hex() if member_id else "00" * UUID_BYTES
 
 
 def _target(record: dict[str, Any]) -> list[Any] | None:

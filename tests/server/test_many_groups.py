@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.groups.classic.records import encode_record
 from coordinator.groups.partitioning import partition_for
+from coordinator.groups.record_codec import encode_record
 from coordinator.server.pending import Pending
 from coordinator.server.splitting import (
     MAX_ENCODED_ON_LOOP,

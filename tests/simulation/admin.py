@@ -65,7 +65,7 @@ def _fetch_of_everything(simulation: Simulation) -> OffsetFetchRequest:
             topic_id=simulation.topics.topic_id(name) or ZERO_UUID,
             partition_indexes=list(range(simulation.topics.partition_count(name) or 0)),
         )
-        for name in simulation.topics.names
+        for name in simulation.topics.names()
     ]
     groups = [OffsetFetchRequestGroup(group_id=group_id, topics=topics) for group_id in GROUPS]
     return OffsetFetchRequest(groups=groups)

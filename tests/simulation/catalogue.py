@@ -16,11 +16,6 @@ class Catalogue(Topics):
         self.lives: defaultdict[str, int] = defaultdict(int)
         """How often each topic has been deleted."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The topics that there are."""
-        return tuple(self._counts)
-
     def name_ever(self, topic_id: bytes) -> str:
         """What the topic with this id is called, or was."""
         return self._names_ever[topic_id]
@@ -37,3 +32,5 @@ class Catalogue(Topics):
         self._counts[name] = partition_count
         self._ids[name] = topic_id_of(len(self._names_ever) + 1)
         self._names_ever[self._ids[name]] = name
+        self.version += 1
+        self.version_with_new_topics = self.version

@@ -137,8 +137,8 @@ def _pick(simulation: Simulation) -> Consumer | None:
 def grow_a_topic(simulation: Simulation) -> None:
     """Leaders notice, and join again."""
     topics = simulation.topics
-    if topics.names:
-        name = simulation.random.choice(topics.names)
+    if topics.names():
+        name = simulation.random.choice(topics.names())
         count = topics.partition_count(name) or 0
         topics.grow(name, min(count + simulation.random.randint(1, 2), PARTITIONS_MAX))
         simulation.witness.marks.reach("topic_grown")
@@ -151,9 +151,9 @@ def delete_a_topic(simulation: Simulation) -> None:
     find out when they are loaded.
     """
     random, server = simulation.random, simulation.server
-    if not simulation.topics.names:
+    if not simulation.topics.names():
         return
-    name = random.choice(simulation.topics.names)
+    name = random.choice(simulation.topics.names())
     dies = random.random() < 0.2
     later_ms = random.choice((0, 10, 2_000, 20_000))
 

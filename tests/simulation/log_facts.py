@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from coordinator.effects import CoordinatorRecord
-from coordinator.groups.classic.records import decode_record
+from coordinator.groups.record_codec import decode_record
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 from coordinator.shard.shard import Shard
 from protocol.records.control import ControlType, Marker, control_type

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.groups.classic.records import decode_record
 from coordinator.groups.classic.states import PREPARING_REBALANCE
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS
+from coordinator.groups.record_codec import decode_record
 from coordinator.runtime.outages import TRY_AGAIN_MS
 from coordinator.runtime.shard_states import ShardState
 from coordinator.server.find_coordinator import FindCoordinator

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from coordinator.effects import CoordinatorRecord
-from coordinator.groups.classic.records import decode_record, encode_record
 from coordinator.groups.partitioning import partition_for
+from coordinator.groups.record_codec import decode_record, encode_record
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from harness.messages import offset_of, partition_of
 from protocol.errors import DecodeError

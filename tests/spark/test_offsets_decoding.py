@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coordinator.groups.classic.records import decode_record
+from coordinator.groups.record_codec import decode_record
 from coordinator.groups.record_schemas import (
     GroupMetadataKey,
     LegacyOffsetCommitKey,

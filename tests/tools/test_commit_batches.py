@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coordinator.groups.classic.records import decode_record
+from coordinator.groups.record_codec import decode_record
 from coordinator.groups.record_schemas import OffsetCommitKey
 from protocol.records.records import Record, check_crc, encode_batch, parse_header, read_records
 from tools.simulate.commit_batches import (

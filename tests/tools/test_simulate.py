@@ -17,8 +17,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from coordinator.effects import CoordinatorRecord, GroupEvent
-from coordinator.groups.classic.records import decode_record
 from coordinator.groups.classic.states import STABLE
+from coordinator.groups.record_codec import decode_record
 from coordinator.groups.record_schemas import OffsetCommitKey
 from coordinator.history.events import decode_event
 from coordinator.runtime.loading import replay_batches

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.effects import CoordinatorRecord
-from coordinator.groups.classic.records import encode_record
+from coordinator.groups.record_codec import encode_record
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from protocol.records.batch import (
     BATCH_OVERHEAD,

@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from coordinator.effects import CoordinatorRecord, GroupEvent
-from coordinator.groups.classic.records import encode_record
+from coordinator.groups.record_codec import encode_record
 from coordinator.history.events import TOPIC as EVENTS_TOPIC
 from coordinator.history.events import encode_event
 from coordinator.history.topic import history_topic_config

@@ -1,4 +1,4 @@
-"""DescribeGroups (key 15): classic groups with all their members. A group that does not exist is shown as Dead.
+"""DescribeGroups (key 15): classic groups with all their members. Others are shown as Dead.
 
 The metadata of members is shown only while the group is Stable: in other states no protocol is chosen.
 """
@@ -12,6 +12,7 @@ from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.member import Member
 from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.classic.states import DEAD, PROTOCOL_DESCRIBED
+from coordinator.groups.group_operations import GROUP_OPERATIONS
 from protocol.codec.primitives import MAX_STRING_BYTES
 from protocol.errors import ErrorCode
 from protocol.messages.authorized_operations import OPERATIONS_NOT_ASKED_FOR
@@ -23,9 +24,6 @@ from protocol.messages.describe_groups import (
 )
 
 NOT_FOUND_SINCE: Final = 6  # KIP-1043; in earlier versions an absent group is not an error.
-GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8, 10, 11))
-"""Bit field of the operations that any client may do on a group, as there is no authorizer: read, delete,
-describe, describe configs and alter configs."""
 
 
 def describe_groups(
@@ -33,25 +31,27 @@ def describe_groups(
 ) -> Result:
     """Describe each group that the request names. Errors, per group: GROUP_ID_NOT_FOUND."""
     described = [
-        _describe(
-            shard.groups.get(group_id), group_id, request.include_authorized_operations, context.api_version
-        )
+        _describe(shard, group_id, request.include_authorized_operations, context.api_version)
         for group_id in request.groups
     ]
     return Result(replies=(Reply(context.reply_to, DescribeGroupsResponse(groups=described)),))
 
 
-def _describe(group: Group | None, group_id: str, with_operations: bool, api_version: int) -> DescribedGroup:
-    described = _absent(group_id, api_version) if group is None else _present(group)
+def _describe(shard: ShardGroups, group_id: str, with_operations: bool, api_version: int) -> DescribedGroup:
+    group = shard.groups.get(group_id)
+    if group is None:
+        described = _absent(group_id, api_version, is_other_kind=group_id in shard.other_kinds)
+    else:
+        described = _present(group)
     if with_operations and described.error_code == ErrorCode.NONE:
         described.authorized_operations = GROUP_OPERATIONS
     return described
 
 
-def _absent(group_id: str, api_version: int) -> DescribedGroup:
+def _absent(group_id: str, api_version: int, *, is_other_kind: bool) -> DescribedGroup:
     if api_version < NOT_FOUND_SINCE:
         return DescribedGroup(group_id=group_id, group_state=DEAD.value)
-    message = f"Group {group_id} not found."
+    message = f"Group {group_id} {'is not a classic group' if is_other_kind else 'not found'}."
     return DescribedGroup(
         group_id=group_id,
         group_state=DEAD.value,

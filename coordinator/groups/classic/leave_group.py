@@ -44,21 +44,21 @@ def leave_group(
     if not request.group_id:
         effects.reply(context.reply_to, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         return
-    leaving = _members_of(request, context.api_version)
+    leaving = members_of(request, context.api_version)
     group = shard.groups.get(request.group_id)
     if group is None:
         errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
-        effects.reply(context.reply_to, _response(context, leaving, errors))
+        effects.reply(context.reply_to, leave_response(context, leaving, errors))
         return
     of_members = Effects()  # Behind the answer, which is known once all have left.
     departures = [_depart(group, identity, context, of_members) for identity in leaving]
-    effects.reply(context.reply_to, _response(context, leaving, [each.error for each in departures]))
+    effects.reply(context.reply_to, leave_response(context, leaving, [each.error for each in departures]))
     effects.add(of_members.result())
     if any(departure.error is ErrorCode.NONE for departure in departures):
         maybe_prepare_rebalance_or_complete_join(group, at, _combined_cause(departures), effects)
 
 
-def _members_of(request: LeaveGroupRequest, api_version: int) -> list[MemberIdentity]:
+def members_of(request: LeaveGroupRequest, api_version: int) -> list[MemberIdentity]:
     return request.members if api_version >= BATCH_SINCE else [MemberIdentity(member_id=request.member_id)]
 
 
@@ -102,7 +102,7 @@ def _combined_cause(departures: list[_Departure]) -> Cause:
     return first._replace(detail=detail, removed=removed)
 
 
-def _response(
+def leave_response(
     context: RequestContext, leaving: list[MemberIdentity], errors: list[ErrorCode]
 ) -> LeaveGroupResponse:
     if context.api_version < BATCH_SINCE:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from coordinator.groups.classic.group import Group
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.topic_catalog import TopicCatalog
@@ -12,5 +14,6 @@ class ShardGroups:
 
     def __init__(self, settings: GroupSettings, topics: TopicCatalog) -> None:
         self.groups: dict[str, Group] = {}
+        self.other_kinds: Container[str] = ()  # The ids of groups that are no classic ones.
         self.settings = settings
         self.topics = topics

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.effects import Effects, Moment, RequestContext
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.consumer.classic_checks import (
     check_classic,
     check_generation,
@@ -21,6 +22,7 @@ from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.heartbeat import check_capacity
 from coordinator.groups.consumer.leave import remove_members
 from coordinator.groups.consumer.member import ClassicMember, ConsumerMember, OfferedProtocol
+from coordinator.groups.consumer.member_ids import member_id_of
 from coordinator.groups.consumer.member_step import MemberStep
 from coordinator.groups.consumer.membership import Found, check_instance, known_member, take_over
 from coordinator.groups.consumer.reconciliation import FREE, CurrentAssignment, PartitionEpochs, Partitions
@@ -61,7 +63,7 @@ def join(
     Errors: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID.
     """
-    member_id = request.member_id or context.new_uuid
+    member_id = request.member_id or member_id_of(context.new_uuid)
     check_may_join(shard.settings.migration_policy, group)
     check_capacity(group, member_id, shard.settings.max_size)
     check_protocol_support(group, member_id, request)
@@ -78,6 +80,7 @@ def join(
         current = _downgrade(step, replaced)
     else:
         current = step.advance()
+        step.record(current)
         _set_timers(shard, group, member, request.rebalance_timeout_ms, at, effects)
     return JoinGroupResponse(
         member_id=member.member_id,
@@ -204,7 +207,7 @@ def sync(
 
 def _assignment(shard: ConsumerGroups, classic: ClassicMember, current: CurrentAssignment) -> bytes:
     """What the member has, in the version of the protocol that its subscription has."""
-    named = ((shard.topics.name_of(topic_id), epochs) for topic_id, epochs in current.assigned.items())
+    named = ((shard.topics.topic_name(topic_id), epochs) for topic_id, epochs in current.assigned.items())
     topics = [
         TopicPartitions(topic=name, partitions=list(epochs)) for name, epochs in named if name is not None
     ]
@@ -263,16 +266,18 @@ def leave(
     Errors: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
     leaving: dict[str, ConsumerMember] = {}
-    errors = []
+    causes, errors = [], []
     for identity in identities:
         try:
             member = _leaving(group, identity)
             leaving[member.member_id] = member
+            kind = CauseKind.MEMBER_LEFT if identity.member_id else CauseKind.REMOVED_BY_ADMIN
+            causes.append(Cause.by(member, kind, None, identity.reason))
             errors.append(ErrorCode.NONE)
         except Refused as refused:
             errors.append(refused.error)
     if leaving:
-        remove_members(shard, group, list(leaving.values()), at, effects)
+        remove_members(shard, group, list(leaving.values()), causes[0], at, effects)
     return errors
 
 
@@ -298,9 +303,11 @@ def on_classic_timer(
 ) -> None:
     """Remove a classic member whose JoinGroup or SyncGroup has not come in time (A59)."""
     soft, group = shard.known_soft(timer.group_id), shard.groups.get(timer.group_id)
-    if soft is not None and isinstance(timer, ClassicJoinTimer):
-        soft.joins.discard(timer.member_id)
-    elif soft is not None:
-        soft.syncs.discard(timer.member_id)
+    kind = CauseKind.SYNC_TIMEOUT
+    if isinstance(timer, ClassicJoinTimer):
+        kind = CauseKind.REJOIN_TIMEOUT
+    if soft is not None:
+        (soft.joins if kind is CauseKind.REJOIN_TIMEOUT else soft.syncs).discard(timer.member_id)
     if group is not None and timer.member_id in group.members:
-        remove_members(shard, group, [group.members[timer.member_id]], at, effects)
+        member = group.members[timer.member_id]
+        remove_members(shard, group, [member], Cause.by(member, kind), at, effects)

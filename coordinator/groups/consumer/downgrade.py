@@ -194,7 +194,7 @@ def _classic_member(member: ConsumerMember) -> Member:
 
 def _assignment(shard: ConsumerGroups, target: Target) -> ConsumerProtocolAssignment:
     """A target as a classic member reads it: topics by name, of those that exist."""
-    named = ((shard.topics.name_of(topic_id), partitions) for topic_id, partitions in target.items())
+    named = ((shard.topics.topic_name(topic_id), partitions) for topic_id, partitions in target.items())
     topics = [
         TopicPartitions(topic=name, partitions=list(partitions))
         for name, partitions in named

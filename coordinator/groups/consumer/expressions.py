@@ -14,6 +14,9 @@ from typing import Any, Final
 EXPRESSION_BYTES_MAX: Final = 8 << 20
 """Memory that one compiled expression may take. RE2/J has no bound; this is RE2's own, some 100,000 characters."""
 
+COMPILED_MAX: Final = 16
+"""Compiled expressions that are kept, so at most 128 MiB: the members of a group have few between them."""
+
 TOO_LARGE: Final = "expression too large"
 
 DESCRIPTIONS: Final = (
@@ -47,7 +50,7 @@ class InvalidExpression(Exception):
     """An expression that does not compile; the text is RE2/J's description."""
 
 
-@lru_cache(1_000)
+@lru_cache(COMPILED_MAX)
 def compiled(expression: str) -> Any:
     """Return the compiled expression. Raises InvalidExpression."""
     import re2  # Only here: most daemons never see an expression.

@@ -16,7 +16,7 @@ from coordinator.groups.consumer.java_order import TimelineTable
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.partition_epochs import HeldPartitions
 from coordinator.groups.consumer.reconciliation import CurrentAssignment
-from coordinator.groups.consumer.states import GroupState, group_state
+from coordinator.groups.consumer.states import GroupState, MemberState, group_state
 from coordinator.groups.consumer.subscriptions import Subscriptions
 
 FIRST_EPOCH: Final = 1
@@ -42,6 +42,8 @@ class ConsumerGroup:
     currents: dict[str, CurrentAssignment] = field(default_factory=dict)
     targets: dict[str, Target] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)  # Instance id to member id.
+    # How many members are in each state and epoch.
+    standings: Counter[tuple[MemberState, int]] = field(default_factory=Counter)
     table: TimelineTable = field(default_factory=TimelineTable)  # The order of the members.
     held: HeldPartitions = field(default_factory=HeldPartitions)
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
@@ -57,9 +59,8 @@ class ConsumerGroup:
 
     @property
     def state(self) -> GroupState:
-        """The state that is shown. Takes time in proportion to the members."""
-        members = ((each.state, each.member_epoch) for each in self.currents.values())
-        return group_state(self.epoch, self.assignment_epoch, members)
+        """The state that is shown."""
+        return group_state(self.epoch, self.assignment_epoch, self.standings)
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """Return the member that has this instance id."""
@@ -72,13 +73,20 @@ class ConsumerGroup:
             return bool(names)
         return any(self.classic_protocols[name] == self.classic_count for name in names)
 
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether some member subscribes to a topic, by its name or by an expression."""
+        return topic in self.subscriptions.by_name or topic in self.subscriptions.by_match
+
     # What `replay` calls; nothing else does.
 
     def put_member(self, member: ConsumerMember, current: CurrentAssignment) -> None:
         """Add a member, or replace it. Raises PartitionHeldTwice."""
         before = self.members.get(member.member_id)
         if before is not None:
-            self.held.release(self.currents[member.member_id])
+            former = self.currents[member.member_id]
+            self.held.release(former)
+            take_one(self.standings, former.standing)
+        self.standings[current.standing] += 1
         self._count(before, member)
         self.members[member.member_id] = member
         self.currents[member.member_id] = current
@@ -90,8 +98,9 @@ class ConsumerGroup:
 
     def remove_member(self, member_id: str) -> None:
         """Remove a member that is there."""
-        member = self.members.pop(member_id)
-        self.held.release(self.currents.pop(member_id))
+        member, current = self.members.pop(member_id), self.currents.pop(member_id)
+        self.held.release(current)
+        take_one(self.standings, current.standing)
         self.table.remove(member_id)
         self._count(member, None)
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
@@ -106,3 +115,10 @@ class ConsumerGroup:
                 self.classic_count += step
                 for name in {each.name for each in member.classic.protocols}:
                     self.classic_protocols[name] += step
+
+
+def take_one(counts: Counter[tuple[MemberState, int]], key: tuple[MemberState, int]) -> None:
+    """Count one less; a key without any is left out."""
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

@@ -12,6 +12,7 @@ from coordinator.groups.classic.group import Group
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.leave import leave
 from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.member_ids import member_id_of
 from coordinator.groups.consumer.member_step import MemberStep
 from coordinator.groups.consumer.membership import find_member
 from coordinator.groups.consumer.reconciliation import PartitionEpochs, Partitions
@@ -53,7 +54,6 @@ def consumer_group_heartbeat(
         effects.reply(context.reply_to, response)
         return
     effects.add(own.result())
-    effects.background += own.background
     effects.reply(context.reply_to, response)
 
 
@@ -67,11 +67,12 @@ def _handle(
     classic = shard.classic_groups.get(request.group_id)
     group = _find_group(shard, request, classic, effects)
     check_capacity(group, request.member_id, shard.settings.max_size)
-    found = find_member(group, request.member_id or context.new_uuid, request, effects)
+    found = find_member(group, request.member_id or member_id_of(context.new_uuid), request, effects)
     member = _described(found.member, request, context)
     step = MemberStep(shard, group, found, member, _owned(request), at, effects)
     step.describe()
     current = step.advance()
+    step.record(current, classic)
     if classic is not None:
         leave_classic(shard, classic, at, effects)
     settings = shard.settings.of(group.group_id)

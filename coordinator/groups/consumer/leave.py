@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.effects import Effects, Moment
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.consumer.downgrade import downgrade_without, is_downgrade_due
+from coordinator.groups.consumer.events import Standing
 from coordinator.groups.consumer.group import LEFT_FOR_NOW_EPOCH, ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.membership import check_instance
@@ -18,6 +20,7 @@ from coordinator.groups.consumer.records import (
 )
 from coordinator.groups.consumer.refusal import Refused
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
+from coordinator.groups.consumer.states import GroupState, group_state
 from coordinator.groups.consumer.timers import MemberSessionTimer, RevocationTimer
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
@@ -39,14 +42,14 @@ def leave(
         holder = group.static_member(request.instance_id)
         member = check_instance(holder, request.member_id, request.instance_id)
         if request.member_epoch == LEFT_FOR_NOW_EPOCH:
-            _leave_for_now(group, member, effects)
+            _leave_for_now(shard, group, member, at, effects)
             return _answer(request)
     elif request.member_id not in group.members:
         message = f"Member {request.member_id} is not a member of group {group.group_id}."
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, message)
     else:
         member = group.members[request.member_id]
-    remove_members(shard, group, [member], at, effects)
+    remove_members(shard, group, [member], Cause.by(member, CauseKind.MEMBER_LEFT), at, effects)
     return _answer(request)
 
 
@@ -54,18 +57,34 @@ def _answer(request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatRes
     return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
 
-def _leave_for_now(group: ConsumerGroup, member: ConsumerMember, effects: Effects) -> None:
+def _leave_for_now(
+    shard: ConsumerGroups, group: ConsumerGroup, member: ConsumerMember, at: Moment, effects: Effects
+) -> None:
     """Keep a static member's place and partitions, as if assigned in no epoch, until its session is over (A9)."""
     current = group.currents[member.member_id]
     assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in current.assigned.items()}
     left = replace(current, member_epoch=LEFT_FOR_NOW_EPOCH, assigned=assigned, pending_revocation={})
     effects.records.append(new_current_record(group.group_id, member.member_id, left))
+    standings = {*group.standings, left.standing}  # Another one in its place may be there or not.
+    after = Standing(
+        group.epoch, group_state(group.epoch, group.assignment_epoch, standings), len(group.members)
+    )
+    cause = Cause.by(member, CauseKind.STATIC_MEMBER_AWAY)
+    shard.soft(group.group_id).course.record(group, after, cause, at, effects)
 
 
 def remove_members(
-    shard: ConsumerGroups, group: ConsumerGroup, members: list[ConsumerMember], at: Moment, effects: Effects
+    shard: ConsumerGroups,
+    group: ConsumerGroup,
+    members: list[ConsumerMember],
+    cause: Cause,
+    at: Moment,
+    effects: Effects,
 ) -> None:
-    """Remove members, with one new epoch for all of them (A10); if only classic ones are left, downgrade."""
+    """Remove members, with one new epoch for all of them (A10); if only classic ones are left, downgrade.
+
+    `cause` is that of the first of them.
+    """
     if is_downgrade_due(shard, group, members):
         downgrade_without(shard, group, members, at, effects)
         return
@@ -86,6 +105,11 @@ def remove_members(
     soft = shard.soft(group.group_id)
     for member in members:
         soft.forget(member.member_id, effects)
+    left = len(group.members) - len(members)
+    after = Standing(group.epoch + 1, GroupState.ASSIGNING if left else GroupState.EMPTY, left)
+    detail = f"{len(members)} at once" if len(members) > 1 else cause.detail
+    cause = cause._replace(detail=detail, removed=tuple(each.member_id for each in members))
+    soft.course.record(group, after, cause, at, effects)
 
 
 def on_session_timer(shard: ConsumerGroups, timer: MemberSessionTimer, at: Moment, effects: Effects) -> None:
@@ -95,7 +119,8 @@ def on_session_timer(shard: ConsumerGroups, timer: MemberSessionTimer, at: Momen
         return
     group = shard.groups.get(timer.group_id)
     if group is not None and timer.member_id in group.members:
-        remove_members(shard, group, [group.members[timer.member_id]], at, effects)
+        member = group.members[timer.member_id]
+        remove_members(shard, group, [member], Cause.by(member, CauseKind.SESSION_EXPIRED), at, effects)
 
 
 def on_revocation_timer(shard: ConsumerGroups, timer: RevocationTimer, at: Moment, effects: Effects) -> None:
@@ -104,4 +129,5 @@ def on_revocation_timer(shard: ConsumerGroups, timer: RevocationTimer, at: Momen
     epoch = None if soft is None else soft.revocations.pop(timer.member_id, None)
     current = None if group is None else group.currents.get(timer.member_id)
     if group is not None and current is not None and current.member_epoch == epoch:
-        remove_members(shard, group, [group.members[timer.member_id]], at, effects)
+        member = group.members[timer.member_id]
+        remove_members(shard, group, [member], Cause.by(member, CauseKind.REVOCATION_TIMEOUT), at, effects)

@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from coordinator.effects import CoordinatorRecord, Effects, Moment
+from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.classic.group import Group
 from coordinator.groups.consumer.assignors import ASSIGNORS
 from coordinator.groups.consumer.assignors.specs import MemberSpec, Target, as_kept, in_table_order
-from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.events import Standing
+from coordinator.groups.consumer.group import ConsumerGroup, take_one
 from coordinator.groups.consumer.java_order import JavaTable, string_hash
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.membership import Found
@@ -34,7 +37,7 @@ from coordinator.groups.consumer.records import (
 from coordinator.groups.consumer.refusal import Refused
 from coordinator.groups.consumer.regexes import RegexChange, change_regex, maybe_resolve
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
-from coordinator.groups.consumer.states import MemberState
+from coordinator.groups.consumer.states import GroupState, MemberState, group_state
 from coordinator.groups.consumer.target import changed_targets
 from protocol.errors import ErrorCode
 
@@ -58,10 +61,12 @@ class MemberStep:
     effects: Effects
     epoch: int = field(init=False)  # The group's, which the step may raise.
     is_homogeneous: bool = field(init=False)
+    assignment_epoch: int = field(init=False)  # Of the target, which the step may compute.
     is_changed: bool = False  # Whether the member subscribes to something else now.
 
     def __post_init__(self) -> None:
         self.epoch = self.group.epoch
+        self.assignment_epoch = self.group.assignment_epoch
         self.is_homogeneous = self.group.is_homogeneous
 
     def describe(self) -> None:
@@ -97,7 +102,7 @@ class MemberStep:
     def maybe_bump(self, *, is_due: bool) -> None:
         """Raise the group's epoch if the member subscribes to other topics, or these are others by now (A15)."""
         group, soft = self.group, self.shard.soft(self.group.group_id)
-        if not is_due and not soft.is_stale(self.at.now_ms, group.epoch):
+        if not is_due and not soft.is_stale(self.at.now_ms, group.epoch, self.shard.topics.version):
             return
         is_new = (
             self.member.member_id not in group.members
@@ -110,7 +115,7 @@ class MemberStep:
             self.epoch += 1
             self.add(new_epoch_record(group.group_id, self.epoch, metadata_hash))
         if group.group_id in self.shard.groups:  # One that this step makes is looked at again with the next.
-            soft.refreshed(self.at.now_ms, self.epoch)
+            soft.refreshed(self.at.now_ms, self.epoch, self.shard.topics.version)
         if group.has_partition_metadata:
             self.add(new_partition_metadata_tombstone(group.group_id))
 
@@ -133,6 +138,7 @@ class MemberStep:
             if changed.member_id == member_id:
                 stored = changed.target
         self.add(new_target_epoch_record(group.group_id, self.epoch, self.at.wall_ms))
+        self.assignment_epoch = self.epoch
         return self.epoch, stored
 
     def specs(self) -> tuple[list[MemberSpec], dict[bytes, int]]:
@@ -192,3 +198,42 @@ class MemberStep:
             soft.await_revocation(member.member_id, current.member_epoch, deadline_ms, self.effects)
         else:
             soft.end_revocation(member.member_id, self.effects)
+
+    def record(self, current: CurrentAssignment, classic: Group | None = None) -> None:
+        """Add what the step did to the group's history; `classic` is the group that it upgraded."""
+        group, course = self.group, self.shard.soft(self.group.group_id).course
+        if self.found.current.pending_revocation and not current.pending_revocation:
+            course.gave_up(self.member, self.at.now_ms)
+        standings = group.standings.copy()
+        replaced = group.currents.get(self.found.took_over_from or self.member.member_id)
+        if replaced is not None:
+            take_one(standings, replaced.standing)
+        standings[current.standing] += 1
+        after = Standing(
+            self.epoch, group_state(self.epoch, self.assignment_epoch, standings), standings.total()
+        )
+        came_from = None
+        if classic is not None:
+            came_from = classic.state.value
+        elif group.group_id not in self.shard.groups:
+            came_from = GroupState.EMPTY.value
+        if self.epoch != group.epoch or after.state is not group.state or came_from is not None:
+            cause = self._cause(after.state, is_upgrade=classic is not None)
+            course.record(group, after, cause, self.at, self.effects, came_from)
+
+    def _cause(self, state: GroupState, *, is_upgrade: bool) -> Cause:
+        """Why the group goes on to another epoch or state, by the first of these that is so."""
+        is_bumped = self.epoch != self.group.epoch
+        if is_upgrade:
+            kind = CauseKind.GROUP_UPGRADED
+        elif self.found.took_over_from is not None:
+            kind = CauseKind.STATIC_MEMBER_REPLACED
+        elif self.member.member_id not in self.group.members:
+            kind = CauseKind.MEMBER_JOINED
+        elif is_bumped:
+            kind = CauseKind.MEMBER_METADATA_CHANGED if self.is_changed else CauseKind.TOPICS_CHANGED
+        elif state is GroupState.STABLE:
+            kind = CauseKind.MEMBERS_RECONCILED
+        else:
+            kind = CauseKind.ASSIGNMENT_COMPUTED
+        return Cause.by(self.member, kind)

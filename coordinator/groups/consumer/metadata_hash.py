@@ -6,14 +6,14 @@ over the topics that exist, in the order of their names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
 from xxhash import xxh3_64_intdigest
 
 from coordinator.groups.consumer.java_order import java_sorted, utf16_units
+from coordinator.topic_catalog import TopicImage
 
 NO_TOPICS: Final = 0
 """The hash of a group none of whose topics exists."""
@@ -21,15 +21,6 @@ NO_TOPICS: Final = 0
 _INT32: Final = Struct("<i")
 _INT64: Final = Struct("<q")
 _VERSION: Final = b"\0"
-
-
-@dataclass(frozen=True, slots=True)
-class TopicImage:
-    """What the hash looks at: a topic's id (16 bytes), and for each partition the racks of its replicas."""
-
-    name: str
-    topic_id: bytes
-    racks_by_partition: Sequence[Sequence[str]]
 
 
 def topic_hash(topic: TopicImage) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from coordinator.groups.consumer.reconciliation import FREE, CurrentAssignment
+from protocol.errors import DecodeError
 
 
-class PartitionHeldTwice(Exception):
+class PartitionHeldTwice(DecodeError):
     """A partition would have two holders at once: a bug of ours, or of who wrote the log; no client's fault."""
 
 

@@ -39,6 +39,11 @@ class CurrentAssignment:
     assigned: PartitionEpochs = field(default_factory=dict)
     pending_revocation: PartitionEpochs = field(default_factory=dict)
 
+    @property
+    def standing(self) -> tuple[MemberState, int]:
+        """State and epoch, by which the group's state is reckoned."""
+        return self.state, self.member_epoch
+
     def is_reconciled_to(self, epoch: int) -> bool:
         """Whether it has come to the target of this epoch, as far as anybody can see."""
         return self.state is MemberState.STABLE and self.member_epoch == epoch

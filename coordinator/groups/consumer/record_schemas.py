@@ -4,7 +4,9 @@ As in `groups.record_schemas`, of which they are the second half: the classes ar
 Times are ms since the epoch.
 """
 
+from collections.abc import Mapping
 from dataclasses import field
+from types import MappingProxyType
 from typing import Final
 
 from protocol.codec.codec import data, since, struct
@@ -186,3 +188,32 @@ class ConsumerGroupRegularExpressionValue:
     topics: list[str]
     version: Int64
     timestamp: Int64
+
+
+CONSUMER_GROUP_SCHEMAS: Final[Mapping[int, tuple[type, type]]] = MappingProxyType(
+    {
+        CONSUMER_GROUP_METADATA: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+        CONSUMER_GROUP_PARTITION_METADATA: (
+            ConsumerGroupPartitionMetadataKey,
+            ConsumerGroupPartitionMetadataValue,
+        ),
+        CONSUMER_GROUP_MEMBER_METADATA: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+        CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: (
+            ConsumerGroupTargetAssignmentMetadataKey,
+            ConsumerGroupTargetAssignmentMetadataValue,
+        ),
+        CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: (
+            ConsumerGroupTargetAssignmentMemberKey,
+            ConsumerGroupTargetAssignmentMemberValue,
+        ),
+        CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: (
+            ConsumerGroupCurrentMemberAssignmentKey,
+            ConsumerGroupCurrentMemberAssignmentValue,
+        ),
+        CONSUMER_GROUP_REGULAR_EXPRESSION: (
+            ConsumerGroupRegularExpressionKey,
+            ConsumerGroupRegularExpressionValue,
+        ),
+    }
+)
+"""The classes of key and value by record type."""

@@ -12,7 +12,9 @@ from enum import Enum, unique
 from typing import Final
 
 from coordinator.effects import Effects, Moment
-from coordinator.groups.consumer.expressions import InvalidExpression, compiled
+from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.consumer.events import Standing
+from coordinator.groups.consumer.expressions import InvalidExpression, compiled, matching
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.java_order import JavaTable, string_hash
 from coordinator.groups.consumer.member import ConsumerMember
@@ -20,6 +22,7 @@ from coordinator.groups.consumer.metadata_hash import group_hash
 from coordinator.groups.consumer.records import new_epoch_record, new_regex_record, new_regex_tombstone
 from coordinator.groups.consumer.refusal import Refused
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
+from coordinator.groups.consumer.states import GroupState
 from coordinator.groups.consumer.subscriptions import ResolvedRegex
 from protocol.errors import ErrorCode
 
@@ -38,10 +41,26 @@ class RegexChange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResolveRegexes:
-    """Asks for a run: which topics match each of `regexes`. Its result is `RegexesResolved`."""
+    """A run: which of the topics, as they were in `version` at `wall_ms`, match each of `regexes`."""
 
     group_id: str
     regexes: tuple[str, ...]
+    topics: tuple[str, ...]
+    version: int
+    wall_ms: int
+
+    def run(self) -> RegexesResolved:
+        """Return what each expression matches. Takes a while: each of them looks at each topic."""
+        found = {
+            regex: ResolvedRegex(self._matching(regex), self.version, self.wall_ms) for regex in self.regexes
+        }
+        return RegexesResolved(self.group_id, found)
+
+    def _matching(self, regex: str) -> tuple[str, ...]:
+        try:
+            return tuple(matching(regex, self.topics))
+        except InvalidExpression:  # It came with another broker's log, whose library took it. As in Kafka.
+            return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +119,9 @@ def maybe_resolve(
         is_due = is_due or at.wall_ms > last.wall_ms + shard.settings.regex_refresh_interval_ms
     if is_due and regexes:
         soft.is_resolving = True
-        effects.background.append(ResolveRegexes(group.group_id, in_run_order(regexes)))
+        topics, order = shard.topics, in_run_order(regexes)
+        run = ResolveRegexes(group.group_id, order, tuple(topics.names()), topics.version, at.wall_ms)
+        effects.background.append(run)
 
 
 def in_run_order(regexes: Collection[str]) -> tuple[str, ...]:
@@ -134,4 +155,6 @@ def on_regexes_resolved(shard: ConsumerGroups, event: RegexesResolved, at: Momen
     metadata_hash = group_hash(shard.images(names))
     if is_changed or metadata_hash != group.metadata_hash:
         effects.records.append(new_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
-        soft.refreshed(at.now_ms, group.epoch + 1)
+        soft.refreshed(at.now_ms, group.epoch + 1, shard.topics.version)
+        after = Standing(group.epoch + 1, GroupState.ASSIGNING, len(group.members))
+        soft.course.record(group, after, Cause(CauseKind.EXPRESSION_RESOLVED), at, effects)

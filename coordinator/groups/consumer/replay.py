@@ -30,6 +30,7 @@ from coordinator.groups.consumer.record_schemas import (
 )
 from coordinator.groups.consumer.states import MemberState
 from coordinator.groups.consumer.subscriptions import ResolvedRegex
+from protocol.errors import DecodeError
 
 NEW_MEMBER = CurrentAssignment(member_epoch=0, previous_epoch=-1)
 """What a member has of which only its description was read."""
@@ -38,7 +39,7 @@ GONE = CurrentAssignment(LEFT_EPOCH, LEFT_EPOCH)
 """What a member has whose assignment was removed."""
 
 
-class BadSequence(Exception):
+class BadSequence(DecodeError):
     """A record that cannot come after those before it: the log is not what a coordinator wrote."""
 
 

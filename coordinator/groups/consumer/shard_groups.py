@@ -4,31 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from coordinator.effects import Effects
 from coordinator.groups.classic.group import Group
 from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.consumer.group import ConsumerGroup
-from coordinator.groups.consumer.metadata_hash import TopicImage
 from coordinator.groups.consumer.soft_state import SoftState
-
-
-class TopicImages(Protocol):
-    """The topics that exist at present."""
-
-    @property
-    def version_with_new_topics(self) -> int:
-        """The version of the metadata in which a topic was last made."""
-        ...
-
-    def image(self, name: str) -> TopicImage | None:
-        """Return the topic of this name; None if there is none."""
-        ...
-
-    def name_of(self, topic_id: bytes) -> str | None:
-        """Return the name of the topic with this id; None if there is none."""
-        ...
+from coordinator.topic_catalog import TopicImage, TopicImages
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator.effects import Effects
+from coordinator.groups.consumer.events import Course
 from coordinator.groups.consumer.timers import (
     ClassicJoinTimer,
     ClassicSyncTimer,
@@ -34,6 +35,8 @@ class SoftState:
     refresh_epoch: int = (
         0  # The group's epoch when that was set; it failed to be stored if the group is below.
     )
+    seen_version: int = 0  # Of the topics, when they were last looked at.
+    course: Course = field(default_factory=Course)
     is_resolving: bool = False  # A run for its regular expressions is under way.
     sessions: dict[str, Session] = field(default_factory=dict)
     joins: set[str] = field(default_factory=set)  # Ids of classic members that were told to join again.
@@ -44,12 +47,18 @@ class SoftState:
         default_factory=dict
     )  # Member id to the epoch in which it has to confirm.
 
-    def is_stale(self, now_ms: int, epoch: int) -> bool:
-        """Whether the group's topics have to be looked at again."""
-        return self.refresh_at_ms is None or now_ms >= self.refresh_at_ms or epoch < self.refresh_epoch
+    def is_stale(self, now_ms: int, epoch: int, version: int) -> bool:
+        """Whether the group's topics have to be looked at again; `version` is that of all topics.
 
-    def refreshed(self, now_ms: int, epoch: int) -> None:
+        Kafka looks again if one of the group's own topics changed. Another one's change leaves the hash as it is.
+        """
+        if self.refresh_at_ms is None or version != self.seen_version:
+            return True
+        return now_ms >= self.refresh_at_ms or epoch < self.refresh_epoch
+
+    def refreshed(self, now_ms: int, epoch: int, version: int) -> None:
         self.refresh_at_ms, self.refresh_epoch = now_ms + REFRESH_MS, epoch
+        self.seen_version = version
 
     def begin_session(self, member_id: str, now_ms: int, timeout_ms: int, effects: Effects) -> None:
         """Let a session begin now. A timer that fires no later is left alone: it is armed again when it fires."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from coordinator.effects import CoordinatorRecord, Effects, Moment
+from coordinator.effects import Effects, Moment
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.member import Member
 from coordinator.groups.classic.records import new_group_tombstone
@@ -29,13 +29,7 @@ from coordinator.groups.consumer.member import ClassicMember, ConsumerMember, Of
 from coordinator.groups.consumer.metadata_hash import group_hash
 from coordinator.groups.consumer.partition_epochs import PartitionHeldTwice
 from coordinator.groups.consumer.reconciliation import CurrentAssignment
-from coordinator.groups.consumer.records import (
-    new_current_record,
-    new_epoch_record,
-    new_member_record,
-    new_target_epoch_record,
-    new_target_record,
-)
+from coordinator.groups.consumer.records import group_records
 from coordinator.groups.consumer.refusal import Refused
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
 from protocol.consumer import decode_assignment, decode_subscription
@@ -71,7 +65,7 @@ def upgrade(shard: ConsumerGroups, classic: Group, effects: Effects) -> Consumer
         return ConsumerGroup(classic.group_id)
     _check(shard, classic)
     group = _upgraded(shard, classic)
-    effects.records += _records(group)
+    effects.records += group_records(group)
     return group
 
 
@@ -103,10 +97,10 @@ def _upgraded(shard: ConsumerGroups, classic: Group) -> ConsumerGroup:
             current = CurrentAssignment(epoch, epoch, assigned=assigned)
             group.targets[member_id] = target
             group.put_member(_upgraded_member(classic, member), current)
-    except DecodeError:
-        raise _refusal(classic, "the embedded consumer protocol is malformed") from None
     except PartitionHeldTwice:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    except DecodeError:
+        raise _refusal(classic, "the embedded consumer protocol is malformed") from None
     group.metadata_hash = group_hash(shard.images(group.subscriptions.topics()))
     return group
 
@@ -155,18 +149,6 @@ def _upgraded_member(classic: Group, member: Member) -> ConsumerMember:
             member.session_timeout_ms, tuple(OfferedProtocol(*offered) for offered in member.protocols)
         ),
     )
-
-
-def _records(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """The records of the whole group, in Kafka's order: 5s, 3, 7s, 6, 8s."""
-    group_id, member_ids = group.group_id, list(group.table)
-    return [
-        *(new_member_record(group_id, group.members[each]) for each in member_ids),
-        new_epoch_record(group_id, group.epoch, group.metadata_hash),
-        *(new_target_record(group_id, each, group.targets[each]) for each in member_ids),
-        new_target_epoch_record(group_id, group.assignment_epoch, group.assignment_wall_ms),
-        *(new_current_record(group_id, each, group.currents[each]) for each in member_ids),
-    ]
 
 
 def leave_classic(shard: ConsumerGroups, classic: Group, at: Moment, effects: Effects) -> None:

@@ -15,6 +15,7 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 
@@ -41,7 +42,16 @@ final class GroupMember implements ConsumerRebalanceListener {
         holds = config.path("holds").asBoolean();
         Properties properties = ClientWorker.consumerProperties(config);
         properties.put("client.id", config.path("client_id").asText("java"));
-        if (config.has("assignor")) {
+        boolean isNew = config.path("protocol").asText().equals("consumer");
+        if (isNew) {
+            // The broker says how long a session is and how often a heartbeat comes (KIP-848).
+            properties.remove("session.timeout.ms");
+            properties.remove("heartbeat.interval.ms");
+            properties.put("group.protocol", "consumer");
+        }
+        if (isNew && config.has("assignor")) {
+            properties.put("group.remote.assignor", config.get("assignor").asText());
+        } else if (config.has("assignor")) {
             properties.put("partition.assignment.strategy", ASSIGNORS.get(config.get("assignor").asText()));
         }
         if (config.has("instance_id")) {
@@ -50,7 +60,11 @@ final class GroupMember implements ConsumerRebalanceListener {
         List<String> topics = new ArrayList<>();
         config.get("topics").forEach(topic -> topics.add(topic.asText()));
         consumer = new KafkaConsumer<>(properties);
-        consumer.subscribe(topics, this);
+        if (config.has("pattern")) {
+            consumer.subscribe(new SubscriptionPattern(config.get("pattern").asText()), this);
+        } else {
+            consumer.subscribe(topics, this);
+        }
     }
 
     /** Runs the members, each on a thread of its own, until stdin ends. What one of them throws ends the process. */

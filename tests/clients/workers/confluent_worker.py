@@ -28,7 +28,13 @@ def consumer_config(config: Config) -> dict[str, Any]:
         "enable.auto.commit": False,
         "fetch.wait.max.ms": 100,
     }
-    if "assignor" in config:
+    if config.get("protocol") == "consumer":
+        # The broker says how long a session is and how often a heartbeat comes (KIP-848).
+        del settings["session.timeout.ms"], settings["heartbeat.interval.ms"]
+        settings["group.protocol"] = "consumer"
+        if "assignor" in config:
+            settings["group.remote.assignor"] = config["assignor"]
+    elif "assignor" in config:
         settings["partition.assignment.strategy"] = config["assignor"]
     if "instance_id" in config:
         settings["group.instance.id"] = config["instance_id"]
@@ -40,7 +46,8 @@ class Member:
 
     def __init__(self, config: Config, diary: Diary) -> None:
         self._consumer = Consumer(consumer_config(config))
-        self._topics = config["topics"]
+        # A topic that begins with ^ is an expression, which the broker matches with `group.protocol=consumer`.
+        self._topics = [f"^{config['pattern']}"] if "pattern" in config else config["topics"]
         self._diary = diary
 
     def run(self, stop: threading.Event) -> None:

@@ -9,10 +9,10 @@ from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.member import Member, OfferedProtocol
 from coordinator.groups.classic.states import STABLE, GroupState
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
-from coordinator.groups.consumer.metadata_hash import TopicImage
 from coordinator.groups.consumer.replay import replay_record
 from coordinator.groups.consumer.shard_groups import ConsumerGroups, ConsumerGroupSettings
 from coordinator.groups.record_schemas import GroupMetadataKey
+from coordinator.topic_catalog import TopicImage
 from protocol.consumer import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

@@ -20,6 +20,7 @@ from coordinator.groups.consumer.classic_members import join, on_classic_timer
 from coordinator.groups.consumer.classic_members import leave as leave_classic
 from coordinator.groups.consumer.downgrade import GroupDowngraded, join_instead, on_downgrade_stored
 from coordinator.groups.consumer.leave import on_revocation_timer, on_session_timer
+from coordinator.groups.consumer.member_ids import member_id_of
 from coordinator.groups.consumer.records import new_current_record
 from coordinator.groups.consumer.replay import replay_record
 from coordinator.groups.consumer.states import MemberState
@@ -50,6 +51,10 @@ from tests.groups.consumer_groups.migrating import (
 
 GONE = ["-8 a", "-8 b", "-8 new", "-7 a", "-7 b", "-7 new", "-6", "-5 a", "-5 b", "-5 new", "-4", "-3", "2"]
 LATER = Moment(60_000, 560_000)
+
+DRAWN = "00000000-0000-0000-0000-00000000000a"
+AGAIN = member_id_of(DRAWN)
+"""The id that a member gets for it."""
 
 
 def mixed(*, instance_id: str | None = None, members: tuple[Member, ...] = (), **settings: Any) -> World:
@@ -191,7 +196,7 @@ def classic_join(world: World, topics: list[str]) -> JoinGroupResponse:
         protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
     )
     world.effects = Effects()
-    context = RequestContext("me", 9, "c", "/h", "again")
+    context = RequestContext("me", 9, "c", "/h", DRAWN)
     answer = join(world.shard, world.shard.groups["g"], request, context, NOW, world.effects)
     world.replay()
     return answer
@@ -202,12 +207,20 @@ def test_a_static_member_that_is_a_classic_one_now_has_its_assignment_without_a_
     (target,) = world.shard.groups["g"].targets["new"].values()
     answer = classic_join(world, [TOPIC])
     classic = world.shard.classic_groups["g"]
-    assert (answer.error_code, answer.generation_id, answer.member_id) == (ErrorCode.NONE, 5, "again")
+    assert (answer.error_code, answer.generation_id, answer.member_id) == (ErrorCode.NONE, 5, AGAIN)
     assert (classic.state, classic.generation_id) == (STABLE, 5)
-    assert classic.static_members == {"i": "again"}
-    assert classic.members["again"].assignment == assignment(*target)
-    assert world.written[:7] == ["-8 new", "-7 new", "-5 new", "5 again", "7 again", "8 again", "5 again"]
-    assert "-8 again" in world.written
+    assert classic.static_members == {"i": AGAIN}
+    assert classic.members[AGAIN].assignment == assignment(*target)
+    assert world.written[:7] == [
+        "-8 new",
+        "-7 new",
+        "-5 new",
+        f"5 {AGAIN}",
+        f"7 {AGAIN}",
+        f"8 {AGAIN}",
+        f"5 {AGAIN}",
+    ]
+    assert f"-8 {AGAIN}" in world.written
     assert "-8 new" not in world.written[7:]
     assert not any(isinstance(key, ClassicSyncTimer) for key, deadline in world.effects.timers if deadline)
 
@@ -294,7 +307,7 @@ def join_the_empty(
         protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
     )
     world.effects = Effects()
-    context = RequestContext("me", 9, "c", "/h", "again")
+    context = RequestContext("me", 9, "c", "/h", DRAWN)
     join_instead(world.shard, classic, request, context, NOW, world.effects)
     world.replay()
     return world.effects.replies[-1].response.error_code, classic

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.consumer.metadata_hash import NO_TOPICS, TopicImage, group_hash, topic_hash
+from coordinator.groups.consumer.metadata_hash import NO_TOPICS, group_hash, topic_hash
+from coordinator.topic_catalog import TopicImage
 
 
 def topic(name: str, lower: int, partition_count: int, *racks: str) -> TopicImage:

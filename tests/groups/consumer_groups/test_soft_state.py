@@ -65,8 +65,9 @@ def test_a_member_that_is_gone_has_no_timers() -> None:
 
 def test_topics_are_looked_at_with_the_first_heartbeat_and_after_a_raise_that_failed() -> None:
     soft = SoftState("g")
-    assert soft.is_stale(0, 1)
-    soft.refreshed(0, 2)
-    assert soft.is_stale(1, 1), "the epoch was not stored"
-    assert not soft.is_stale(REFRESH_MS - 1, 2)
-    assert soft.is_stale(REFRESH_MS, 2)
+    assert soft.is_stale(0, 1, 7)
+    soft.refreshed(0, 2, 7)
+    assert soft.is_stale(1, 1, 7), "the epoch was not stored"
+    assert not soft.is_stale(REFRESH_MS - 1, 2, 7)
+    assert soft.is_stale(REFRESH_MS, 2, 7)
+    assert soft.is_stale(1, 2, 8), "a topic changed"

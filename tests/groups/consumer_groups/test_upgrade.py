@@ -80,9 +80,9 @@ def test_the_topics_of_a_group_that_is_new_are_looked_at_again_with_the_next_hea
     world = World(two_members())
     world.beat(joining())
     soft = world.shard.soft("g")
-    assert soft.is_stale(NOW.now_ms, 5)
+    assert soft.is_stale(NOW.now_ms, 5, 0)
     world.beat(ConsumerGroupHeartbeatRequest(group_id="g", member_id="new", member_epoch=5))
-    assert not soft.is_stale(NOW.now_ms, 5)
+    assert not soft.is_stale(NOW.now_ms, 5, 0)
 
 
 def test_sessions_go_on_by_the_timers_of_the_new_kind() -> None:

@@ -1,0 +1,103 @@
+"""ConsumerGroupDescribe (key 69): consumer groups with their members, what these have and are to have (A70)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from coordinator.effects import Moment, Reply, RequestContext, Result
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.shard_groups import ConsumerGroups
+from coordinator.groups.group_operations import GROUP_OPERATIONS
+from coordinator.topic_catalog import TopicImages
+from protocol.codec.primitives import MAX_STRING_BYTES
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeAssignment,
+    ConsumerGroupDescribeGroup,
+    ConsumerGroupDescribeMember,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeTopicPartitions,
+)
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+def consumer_group_describe(
+    shard: ConsumerGroups, request: ConsumerGroupDescribeRequest, context: RequestContext, at: Moment
+) -> Result:
+    """Describe each group that the request names. Errors, per group: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND."""
+    described = [
+        _describe(shard, group_id, request.include_authorized_operations) for group_id in request.group_ids
+    ]
+    return Result(replies=(Reply(context.reply_to, ConsumerGroupDescribeResponse(groups=described)),))
+
+
+def _describe(shard: ConsumerGroups, group_id: str, with_operations: bool) -> ConsumerGroupDescribeGroup:
+    if not group_id:
+        return ConsumerGroupDescribeGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
+    group = shard.groups.get(group_id)
+    if group is None:
+        return _absent(group_id, is_classic=group_id in shard.classic_groups)
+    described = _present(group, shard)
+    if with_operations:
+        described.authorized_operations = GROUP_OPERATIONS
+    return described
+
+
+def _absent(group_id: str, *, is_classic: bool) -> ConsumerGroupDescribeGroup:
+    message = f"Group {group_id} {'is not a consumer group' if is_classic else 'not found'}."
+    return ConsumerGroupDescribeGroup(
+        group_id=group_id,
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+        error_message=message if len(message.encode()) <= MAX_STRING_BYTES else None,
+    )
+
+
+def _present(group: ConsumerGroup, shard: ConsumerGroups) -> ConsumerGroupDescribeGroup:
+    return ConsumerGroupDescribeGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor_votes.preferred or shard.settings.assignors[0],
+        members=[_member(group, member_id, shard.topics) for member_id in group.table],
+    )
+
+
+def _member(group: ConsumerGroup, member_id: str, topics: TopicImages) -> ConsumerGroupDescribeMember:
+    member, current = group.members[member_id], group.currents[member_id]
+    # What it has to give up it still has, until it confirms.
+    held: dict[bytes, list[int]] = {}
+    for partitions in (current.assigned, current.pending_revocation):
+        for topic_id, epochs in partitions.items():
+            held.setdefault(topic_id, []).extend(epochs)
+    return ConsumerGroupDescribeMember(
+        member_id=member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=current.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(held, topics),
+        target_assignment=_assignment(group.targets.get(member_id, {}), topics),
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    )
+
+
+def _assignment(
+    partitions: Mapping[bytes, Iterable[int]], topics: TopicImages
+) -> ConsumerGroupDescribeAssignment:
+    """Partitions of topics that exist, with their names."""
+    named = ((topic_id, topics.topic_name(topic_id), of_topic) for topic_id, of_topic in partitions.items())
+    return ConsumerGroupDescribeAssignment(
+        topic_partitions=[
+            ConsumerGroupDescribeTopicPartitions(
+                topic_id=topic_id, topic_name=name, partitions=list(of_topic)
+            )
+            for topic_id, name, of_topic in named
+            if name is not None
+        ]
+    )

@@ -1,0 +1,108 @@
+"""The rows of a consumer group's history: a change as it is recorded, from how the group stood to how it will.
+
+The records that change a group are replayed after its event, so a row is given what they will have made of it. A
+rebalance begins with a new epoch and is over when every member has what it is to have. Nothing here decides what
+happens, nor words it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from coordinator.effects import Effects, HistoryRow, Moment
+from coordinator.groups.causes import Cause
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.states import GroupState
+
+DEAD: Final = "Dead"
+"""What a group is shown as that was removed, or of which nothing is known yet: as classic ones are."""
+
+REMOVED_IDS_MAX: Final = 10
+"""The most removed members that one row names; its `removed_count` counts them all."""
+
+REBALANCING: Final = frozenset((GroupState.ASSIGNING.value, GroupState.RECONCILING.value))
+
+
+class Standing(NamedTuple):
+    """How a group stands after an event."""
+
+    epoch: int
+    state: GroupState
+    member_count: int
+
+
+@dataclass(slots=True)
+class Course:
+    """How a group's rebalance went so far. A restart begins a new one, as for classic groups."""
+
+    since_ms: int | None = None  # Since when the group is in its state; None: not known.
+    rebalance_cause: str | None = None  # The slug of the cause that began it.
+    rebalance_ms: dict[str, int] = field(default_factory=dict)  # In each state, so far.
+    last: dict[str, Any] = field(
+        default_factory=dict
+    )  # The fields of the member that gave something up last.
+
+    def begin_anew(self, group: ConsumerGroup, cause: Cause, at: Moment) -> None:
+        """Begin with a group as it was read from the log, be it in the middle of a rebalance."""
+        self.since_ms = at.now_ms
+        self.rebalance_cause = cause.kind.slug if group.state.value in REBALANCING else None
+
+    def gave_up(self, member: ConsumerMember, now_ms: int) -> None:
+        """Note that a member confirmed what it had to give up: others may have waited for it."""
+        client_id, client_host = member.origin
+        self.last = {
+            "last_member_id": member.member_id,
+            "last_client_id": client_id,
+            "last_client_host": client_host,
+            "last_arrival_ms": 0 if self.since_ms is None else max(now_ms - self.since_ms, 0),
+        }
+
+    def record(
+        self,
+        group: ConsumerGroup,
+        after: Standing,
+        cause: Cause,
+        at: Moment,
+        effects: Effects,
+        came_from: str | None = None,
+    ) -> None:
+        """Add the row of a group that comes from `came_from` (default: its state) and stands as `after` says."""
+        before, to_state = came_from or group.state.value, after.state.value
+        phase: dict[str, Any] = {}
+        spent_ms = 0 if self.since_ms is None else at.now_ms - self.since_ms
+        if before != to_state:
+            phase["phase_ms"] = {before: spent_ms}
+            if before in REBALANCING:
+                self.rebalance_ms[before] = self.rebalance_ms.get(before, 0) + spent_ms
+            self.since_ms = at.now_ms
+        is_new = after.epoch != group.epoch or before == DEAD
+        if before not in REBALANCING and is_new:
+            self.rebalance_cause = cause.kind.slug
+        if to_state not in REBALANCING and (before in REBALANCING or is_new):
+            phase |= {"rebalance_cause": self.rebalance_cause, "rebalance_ms": self.rebalance_ms, **self.last}
+            self.rebalance_cause, self.rebalance_ms, self.last = None, {}, {}
+        effects.history.append(_row(group.group_id, after, before, cause, at, phase))
+
+
+def _row(
+    group_id: str, after: Standing, before: str, cause: Cause, at: Moment, phase: dict[str, Any]
+) -> HistoryRow:
+    removed_count = len(cause.removed)
+    if removed_count > REMOVED_IDS_MAX:
+        cause = cause._replace(removed=cause.removed[:REMOVED_IDS_MAX])
+    epoch, state, member_count = after
+    row = HistoryRow(group_id, epoch, before, state.value, cause, at.wall_ms, member_count, removed_count)
+    return row._replace(phase=phase or None)
+
+
+def removal_row(group: ConsumerGroup, at: Moment, cause: Cause) -> HistoryRow:
+    """Return the row of a group that is removed."""
+    return HistoryRow(group.group_id, group.epoch, group.state.value, DEAD, cause, at.wall_ms, 0, 0)
+
+
+def restart_row(group: ConsumerGroup, at: Moment, cause: Cause) -> HistoryRow:
+    """Return the row of a group with members that was read from the log."""
+    count = len(group.members)
+    return HistoryRow(group.group_id, group.epoch, DEAD, group.state.value, cause, at.wall_ms, count, 0)
