@@ -275,6 +275,7 @@ class Result(NamedTuple):
     producer: ProducerAndEpoch | None = None  # The records are a transactional batch of this producer (O14).
     marker: Marker | None = None  # Appended behind the records as a control batch, and replayed.
     background: tuple[Work, ...] = ()  # Begun when all else is done; not waited for.
+    released: str | None = None  # A group of which the events that the shard held back are to be handled.
 
     def __add__(self, other: Result) -> Result:  # type: ignore[override]  # Results add up; a tuple's own `+` joins fields.
         """A result that asks for both, this one first."""
@@ -346,6 +347,7 @@ class Effects:
                 None,
                 None,
                 tuple(self.background),
+                None,
             ),
         )
 

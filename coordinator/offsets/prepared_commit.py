@@ -64,7 +64,7 @@ class PreparedCommit:
         self.api_version = api_version
         self.response = EncodedResponse(response, api_version)  # The response when every offset is stored.
         self._groups, self._catalog = shard.groups, shard.topics
-        self._consumer_groups = shard.consumers.groups
+        self._consumer_groups, self._suspended = shard.consumers.groups, shard.consumers.suspended
         self._committer = Committer(request.member_id, request.generation_id_or_member_epoch, api_version)
         self._rows, self.count = rows, len(rows)  # The number of partitions.
         self._size_bytes = sum(row.size_bytes for row in rows)
@@ -89,7 +89,7 @@ class PreparedCommit:
         if group is not None:
             return commit_error(group, self.request, self.api_version) is ErrorCode.NONE
         consumer_group = self._consumer_groups.get(group_id)
-        if consumer_group is None:
+        if consumer_group is None or group_id in self._suspended:
             return False
         partitions = ((row.topic_id, row.partition) for row in self._rows)
         return epoch_error(consumer_group, self._committer, partitions) is ErrorCode.NONE

@@ -1,4 +1,8 @@
-"""What a shard has another thread find out: `Result.background`, begun here, and handed back as `WorkFinished`."""
+"""What a shard has others do while it goes on: store its records, write markers, and work that takes long.
+
+Each is handed back as an event, to the shard that asked: one that was loaded since has forgotten that it did, and
+asks again for what it still needs.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +10,68 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from coordinator.effects import Work, WorkFinished
+from coordinator.effects import AppendFinished, MarkersWanted, MarkersWritten, Result, Work, WorkFinished
+from protocol.errors import ErrorCode
 from storage.log.durable_log import DurableLog
 
 
-class Worker(Protocol):
-    """The runner of a shard that asks for work."""
+class Asking(Protocol):
+    """The runner of a shard that asks."""
 
     durable_log: DurableLog
 
-    def handle_or_keep(self, event: WorkFinished) -> None: ...
+    @property
+    def position(self) -> int: ...
+    def handle(self, event: AppendFinished) -> None: ...
+    def handle_or_keep(self, event: WorkFinished | MarkersWritten) -> None: ...
     def fail_on(self, error: Exception, event: object) -> None: ...
 
 
-class WorkHost(Protocol):
+class Helper(Protocol):
     """What this needs of the runtime."""
 
     def wall_ms(self) -> int: ...
+    def do(self, action: Callable[[], None]) -> None: ...
     def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None: ...
+    def write_markers(
+        self, wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]
+    ) -> None: ...
 
 
-def begin_work(runner: Worker, host: WorkHost, work: Work) -> None:
-    """Have `work` done on another thread, and its outcome handled by the shard, if it is the same one by then.
+def ask(runner: Asking, host: Helper, asked: Result, error: ErrorCode) -> None:
+    """Begin what a result asks for, whose records were appended or refused with `error`."""
+    for wanted in () if error else asked.markers:
+        want_markers(runner, host, runner.durable_log.epoch, wanted)
+    for work in asked.background:
+        _begin_work(runner, host, work)
+    if asked.then is None:
+        return
+    if error:
+        runner.handle(AppendFinished(asked.then, error, host.wall_ms()))
+    else:
+        hand_back = partial(_hand_back, runner, host, runner.durable_log.epoch, asked.then)
+        runner.durable_log.when_durable(runner.position, hand_back)
 
-    One that was loaded since has forgotten that it asked. What `work` raises is a bug, and fails the shard.
+
+def _hand_back(runner: Asking, host: Helper, epoch: int, then: object, outcome: ErrorCode) -> None:
+    """Hand `then` to the shard, in this turn or a later one; not if the epoch has ended by then.
+
+    What the shard is read from then has the records, or has them not.
     """
+    host.do(partial(_append_finished, runner, host, epoch, then, outcome))
+
+
+def _append_finished(runner: Asking, host: Helper, epoch: int, then: object, outcome: ErrorCode) -> None:
+    if epoch == runner.durable_log.epoch:
+        runner.handle(AppendFinished(then, outcome, host.wall_ms()))
+
+
+def _begin_work(runner: Asking, host: Helper, work: Work) -> None:
+    """Have `work` done on another thread. What it raises is a bug, and fails the shard."""
     host.run_aside(work.run, partial(_finished, runner, host, runner.durable_log.epoch))
 
 
-def _finished(runner: Worker, host: WorkHost, epoch: int, done: Any) -> None:
+def _finished(runner: Asking, host: Helper, epoch: int, done: Any) -> None:
     if epoch != runner.durable_log.epoch:
         return
     error = done.exception()
@@ -42,3 +79,31 @@ def _finished(runner: Worker, host: WorkHost, epoch: int, done: Any) -> None:
         runner.fail_on(error, "background")
     else:
         runner.handle_or_keep(WorkFinished(done.result(), host.wall_ms()))
+
+
+def want_markers(runner: Asking, host: Helper, epoch: int, wanted: MarkersWanted) -> None:
+    """Ask the host for the markers once all records written so far are durable, however long that takes.
+
+    If they never become durable, the log is read again, and a shard that still needs markers asks again.
+    """
+    runner.durable_log.when_durable(
+        runner.position, lambda outcome: _begin_markers(runner, host, epoch, wanted, outcome)
+    )
+
+
+def _begin_markers(
+    runner: Asking, host: Helper, epoch: int, wanted: MarkersWanted, outcome: ErrorCode
+) -> None:
+    if outcome is ErrorCode.REQUEST_TIMED_OUT:
+        want_markers(runner, host, epoch, wanted)
+    elif not outcome:
+        host.write_markers(
+            wanted,
+            lambda: _markers_written(runner, host, epoch, wanted.then),
+            lambda: epoch == runner.durable_log.epoch,
+        )
+
+
+def _markers_written(runner: Asking, host: Helper, epoch: int, then: Any) -> None:
+    if epoch == runner.durable_log.epoch:  # Else the shard was loaded since, and has asked again if need be.
+        runner.handle_or_keep(MarkersWritten(then, host.wall_ms()))

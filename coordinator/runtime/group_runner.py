@@ -46,7 +46,7 @@ class GroupRunner(ShardRunner[Shard]):
         self.durable_log.when_durable(
             self.position + 1, lambda outcome: done(MARKER_ANSWER.get(outcome, outcome))
         )
-        self._handle(MarkerReceived(marker, self._host.wall_ms()))
+        self.handle(MarkerReceived(marker, self._host.wall_ms()))
 
     def _marker_error(self, marker: Marker) -> ErrorCode:
         if self.state is not ACTIVE:

@@ -32,6 +32,9 @@ class ShardCore(Protocol):
     def replay(self, entry: Any, offset: int, producer: ProducerAndEpoch | None = None) -> None:
         """Apply the entry that the log has at `offset`, in order."""
 
+    def release(self, group_id: str) -> Event | None:
+        """Return the next of a group's events that the shard held back (`Result.released`); None for none."""
+
     def loaded(self, now_ms: int, wall_ms: int) -> Result:
         """Begin to serve after the whole log has been replayed; return the effects of that."""
 

@@ -21,7 +21,6 @@ from weakref import WeakKeyDictionary
 import structlog
 
 from coordinator.effects import (
-    AppendFinished,
     Event,
     HistoryRow,
     MarkersWanted,
@@ -39,7 +38,7 @@ from coordinator.effects import (
     new_tuple,
 )
 from coordinator.purgatory.delayed import TimerOwner
-from coordinator.runtime.background import begin_work
+from coordinator.runtime.background import ask
 from coordinator.runtime.gathered_commits import (
     GatheredCommits,
     GatheringHost,
@@ -71,6 +70,10 @@ NO_ROOM_ANSWER: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 repeat the request with the same member id and generation. NOT_COORDINATOR would do, but suggests another one."""
 
 
+RELEASED_AT_ONCE: Final = 100
+"""Events that had waited for one target and are handled in one turn: some 5 ms."""
+
+
 class RunnerHost(GatheringHost, Protocol):
     """What a runner needs of the runtime."""
 
@@ -80,6 +83,7 @@ class RunnerHost(GatheringHost, Protocol):
     def reload(self, runner: ShardRunner[Any]) -> None: ...
     def send(self, reply_to: Any, response: Any) -> None: ...
     def do(self, action: Callable[[], None]) -> None: ...
+    def soon(self, action: Callable[[], None]) -> None: ...
     def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None: ...
     def write_markers(
         self, wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]
@@ -133,8 +137,11 @@ class ShardRunner(Generic[S]):
         if self.durable_log.state is not LOG_ACTIVE and type(request) in self.kind.may_write:
             self.fail_one(pending, NO_ROOM_ANSWER)
             return
+        self._handle_request(pending, RequestReceived(request, context, self._host.wall_ms()))
+
+    def _handle_request(self, pending: PendingRequest, event: RequestReceived) -> None:
         self._current = pending
-        self._handle(RequestReceived(request, context, self._host.wall_ms()))
+        self.handle(event)
         unanswered = _take_current(self)
         if unanswered is not None:
             self._parked[unanswered.reply_to] = (unanswered.request, unanswered.api_version)
@@ -153,7 +160,7 @@ class ShardRunner(Generic[S]):
         if epoch != self.durable_log.epoch:
             return
         if self.may_write:
-            self._handle(TimerFired(key, self._host.wall_ms()))
+            self.handle(TimerFired(key, self._host.wall_ms()))
         else:
             self._late_timers[key] = None
 
@@ -165,11 +172,11 @@ class ShardRunner(Generic[S]):
     def handle_or_keep(self, event: TopicDeleted | MarkersWritten | WorkFinished) -> None:
         """Handle an event that writes, or keep it while the shard is being loaded, or its log is paused."""
         if self.may_write:
-            self._handle(event)
+            self.handle(event)
         else:
             self._missed.append(event)
 
-    def _handle(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         self.gathered.handle()
         shard = self.shard
         if shard is None:
@@ -190,7 +197,9 @@ class ShardRunner(Generic[S]):
     # Effects out, in the order of `Result`'s fields.
 
     def _carry_out(self, result: Result, now_ms: int, wall_ms: int) -> None:
-        records, replies, timers, history, then, superseded, markers, atomic, producer, marker, work = result
+        records, replies, timers, history, then, superseded, markers, atomic, producer, marker, work, go = (
+            result
+        )
         error = ErrorCode.NONE
         if records:
             self._host.on_dirty(self)
@@ -211,44 +220,22 @@ class ShardRunner(Generic[S]):
             self._host.set_timer(self, ShardTimer(self.durable_log.epoch, timer.key), timer.deadline_ms)
         if history:
             self._host.record_history(history)
-        for wanted in () if error else markers:
-            self._want_markers(self.durable_log.epoch, wanted)
-        for each in work:
-            begin_work(self, self._host, each)
-        if then is None:
-            return
+        if then is not None or markers or work:
+            ask(self, self._host, result, error)
+        if go is not None:
+            self._handle_released(go)
 
-        if error:
-            self._handle(AppendFinished(then, error, wall_ms))
-        else:
-            epoch = self.durable_log.epoch
-            self.durable_log.when_durable(
-                self.position, lambda outcome: _hand_back(self, epoch, then, outcome)
-            )
-
-    def _want_markers(self, epoch: int, wanted: MarkersWanted) -> None:
-        """Ask the host for the markers once all records written so far are durable, however long that takes.
-
-        If they never become durable, the log is read again, and a shard that still needs markers asks again.
-        """
-        self.durable_log.when_durable(
-            self.position, lambda outcome: self._begin_markers(epoch, wanted, outcome)
-        )
-
-    def _begin_markers(self, epoch: int, wanted: MarkersWanted, outcome: ErrorCode) -> None:
-        if outcome is ErrorCode.REQUEST_TIMED_OUT:
-            self._want_markers(epoch, wanted)
-        elif not outcome:
-            self._host.write_markers(
-                wanted,
-                lambda: self._markers_written(epoch, wanted.then),
-                lambda: epoch == self.durable_log.epoch,
-            )
-
-    def _markers_written(self, epoch: int, then: Any) -> None:
-        if epoch != self.durable_log.epoch:
-            return  # The shard was loaded since, and has asked again if the markers are still needed.
-        self.handle_or_keep(MarkersWritten(then, self._host.wall_ms()))
+    def _handle_released(self, group_id: str) -> None:
+        """Handle events that the shard held back, some in each turn; a request as if it came now."""
+        for _ in range(RELEASED_AT_ONCE):
+            event = None if self.shard is None else self.shard.release(group_id)
+            if event is None:
+                return
+            if not isinstance(event, RequestReceived):
+                self.handle(event)
+            elif (parked := self._parked.pop(event.context.reply_to, None)) is not None:
+                self._handle_request(PendingRequest(event.context.reply_to, *parked), event)
+        self._host.soon(partial(self._handle_released, group_id))
 
     def append(self, records: Records, wall_ms: int, producer: ProducerAndEpoch | None = None) -> ErrorCode:
         """Gather and replay `records`; return RECORD_LIST_TOO_LARGE, doing neither, if they fit no batch."""
@@ -310,7 +297,7 @@ class ShardRunner(Generic[S]):
         self.gathered.handle()
         try:
             self._open_batch.cut(self._host.wall_ms())
-        except Exception as error:  # As in `_handle`.
+        except Exception as error:  # As in `handle`.
             self.fail_on(error, "cut")
 
     def on_failed(self, error: Exception | None) -> ErrorCode:
@@ -348,7 +335,7 @@ class ShardRunner(Generic[S]):
         try:
             now_ms = self._host.now_ms()
             self._carry_out(self.shard.resume(now_ms), now_ms, self._host.wall_ms())
-        except Exception as error:  # As in `_handle`.
+        except Exception as error:  # As in `handle`.
             self.fail_on(error, "resume")
         self._catch_up()
 
@@ -380,10 +367,10 @@ class ShardRunner(Generic[S]):
         """Handle the timers and events that came while this shard did not serve or write."""
         late, self._late_timers = self._late_timers, {}
         for key in late:
-            self._handle(TimerFired(key, self._host.wall_ms()))
+            self.handle(TimerFired(key, self._host.wall_ms()))
         missed, self._missed = self._missed, []
         for event in missed:  # Dated now: what they write must not be older than what stands before it.
-            self._handle(replace(event, wall_ms=self._host.wall_ms()))
+            self.handle(replace(event, wall_ms=self._host.wall_ms()))
 
     def release(self) -> None:
         """Serve no more, since another node is to lead the shard: all requests are answered NOT_COORDINATOR.
@@ -434,16 +421,3 @@ def _take_current(runner: ShardRunner[Any]) -> PendingRequest | None:
     """
     current, runner._current = runner._current, None
     return current
-
-
-def _hand_back(runner: ShardRunner[Any], epoch: int, then: object, outcome: ErrorCode) -> None:
-    """Hand `then` to the shard, in this turn or a later one; not if the epoch has ended by then.
-
-    What the shard is read from then has the records, or has them not.
-    """
-    runner._host.do(lambda: _append_finished(runner, epoch, then, outcome))
-
-
-def _append_finished(runner: ShardRunner[Any], epoch: int, then: object, outcome: ErrorCode) -> None:
-    if epoch == runner.durable_log.epoch:
-        runner._handle(AppendFinished(then, outcome, runner._host.wall_ms()))

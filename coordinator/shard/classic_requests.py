@@ -6,6 +6,8 @@ JoinGroup makes. All that is no consumer group is the matter of the classic hand
 
 from __future__ import annotations
 
+from functools import partial
+
 from coordinator.effects import Effects, Moment, RequestContext
 from coordinator.groups.classic.heartbeat import prepare_heartbeat
 from coordinator.groups.classic.join_group import join_group
@@ -13,7 +15,9 @@ from coordinator.groups.classic.join_request import join_request_error
 from coordinator.groups.classic.leave_group import leave_group, leave_response, members_of
 from coordinator.groups.classic.sync_group import sync_group, sync_request_error
 from coordinator.groups.consumer import classic_members
+from coordinator.groups.consumer.computing import Course
 from coordinator.groups.consumer.downgrade import join_instead
+from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.refusal import Refused
 from coordinator.offsets.shard_offsets import ShardOffsets
 from protocol.error_responses import response_with_error
@@ -34,16 +38,23 @@ def join(
     elif not group.members:
         join_instead(shard.consumers, shard, request, context, at, effects)
     else:
-        own = Effects()  # A refusal leaves no trace.
-        try:
-            response = classic_members.join(shard.consumers, group, request, context, at, own)
-        except Refused as refused:
-            response = response_with_error(JoinGroupResponse, refused.error, context.api_version)
-        else:
-            effects.add(own.result())
-            if context.api_version >= NULL_PROTOCOL_SINCE:
-                response.protocol_name = response.protocol_name or None
-        effects.reply(context.reply_to, response)
+        course = partial(_join_consumer_group, shard, group, request, context, at)
+        shard.consumers.follow(request.group_id, course, context.reply_to, effects)
+
+
+def _join_consumer_group(
+    shard: ShardOffsets, group: ConsumerGroup, request: JoinGroupRequest, context: RequestContext, at: Moment
+) -> Course:
+    effects = Effects()
+    try:
+        response = yield from classic_members.join(shard.consumers, group, request, context, at, effects)
+    except Refused as refused:
+        effects = Effects()  # A refusal leaves no trace.
+        response = response_with_error(JoinGroupResponse, refused.error, context.api_version)
+    if context.api_version >= NULL_PROTOCOL_SINCE:
+        response.protocol_name = response.protocol_name or None
+    effects.reply(context.reply_to, response)
+    return effects
 
 
 def sync(

@@ -53,6 +53,7 @@ from coordinator.groups.classic.timers import (
     SyncTimer,
     arm_session_timers,
 )
+from coordinator.groups.consumer.computing import ComputedTarget
 from coordinator.groups.consumer.record_schemas import CONSUMER_GROUP_SCHEMAS
 from coordinator.groups.consumer.replay import replay_record
 from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
@@ -81,6 +82,7 @@ from coordinator.shard import classic_requests, consumer_groups
 from coordinator.shard.delete_groups import delete_groups
 from coordinator.shard.list_groups import list_groups
 from coordinator.shard.snapshot import StatePart
+from coordinator.shard.waiting import WaitingEvents
 from coordinator.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -157,6 +159,8 @@ class Shard:
         self.groups, self.offsets = self._state.groups, self._state.offsets
         self.consumer_groups = self._state.consumers.groups
         self.verifications = self._state.verifications
+        self._suspended = self._state.consumers.suspended
+        self._waiting = WaitingEvents(self._suspended)
         self._sweep = OffsetSweep(partition, settings)
 
     def handle(self, event: Event, now_ms: int) -> Result:
@@ -165,12 +169,16 @@ class Shard:
             case PreparedCommitReceived():  # First, since it takes the least by itself.
                 commit: PreparedCommit = event.commit
                 return commit.handle(event, now_ms)
+            case RequestReceived() | TimerFired() if self._waiting and self._waiting.takes(event):
+                return NOTHING
             case RequestReceived(request, context, wall_ms):
                 handler = HANDLERS.get(type(request))
                 if handler is not None:
                     return handler(self._state, request, context, Moment(now_ms, wall_ms))
                 effects = Effects()
                 COLLECTORS[type(request)](self._state, request, context, Moment(now_ms, wall_ms), effects)
+                if self._suspended:
+                    self._waiting.begin(event)
                 return effects.result()
             case TimerFired(key, wall_ms):
                 effects = Effects()
@@ -180,6 +188,9 @@ class Shard:
                 effects = Effects()
                 self._on_append_finished(then, error, Moment(now_ms, wall_ms), effects)
                 return effects.result()
+            case WorkFinished(ComputedTarget() as computed, _):
+                self._waiting.computed(computed)
+                return Result(released=computed.group_id)
             case WorkFinished(outcome, wall_ms):
                 effects = Effects()
                 consumer_groups.on_work_finished(self._state, outcome, Moment(now_ms, wall_ms), effects)
@@ -190,6 +201,10 @@ class Shard:
                 return NOTHING  # Only shards of transactions ask for markers.
             case TopicDeleted(topic, topic_id, _):
                 return delete_topic_offsets(self.offsets, topic, topic_id)
+
+    def release(self, group_id: str) -> Event | None:
+        """Return the next event of a group that was held back while a target was computed; None for none."""
+        return self._waiting.release(group_id)
 
     @property
     def size(self) -> int:

@@ -92,6 +92,10 @@ class TransactionShard:
             case PreparedCommitReceived() | WorkFinished():
                 raise AssertionError(f"nothing of a transaction: {event}")
 
+    def release(self, group_id: str) -> Event | None:
+        """No event of a transaction is held back."""
+        return None
+
     def replay(
         self, record: CoordinatorRecord, offset: int, producer: ProducerAndEpoch | None = None
     ) -> None:

@@ -78,6 +78,8 @@ class CoreDriver(ABC, Generic[C]):
             self.want_markers(wanted)
         for work in result.background:
             self.begin_work(work)
+        if result.released is not None:
+            self.handle_released(result.released)
 
     def accepted(self, event: Event, result: Result) -> Result:
         """The part of `result` that is carried out: all of it, unless a subclass's log refuses its records."""
@@ -108,6 +110,9 @@ class CoreDriver(ABC, Generic[C]):
 
     def begin_work(self, work: Work) -> None:
         raise AssertionError(f"nobody does {work}")
+
+    def handle_released(self, group_id: str) -> None:
+        raise AssertionError(f"nothing of {group_id} had to wait")
 
 
 @dataclass(kw_only=True)

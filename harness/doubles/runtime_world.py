@@ -89,6 +89,9 @@ class RuntimeWorld(ManualTimers):
     def do(self, action: Callable[[], None]) -> None:
         action()
 
+    def soon(self, action: Callable[[], None]) -> None:
+        self.queue.append(action)
+
     def on_dirty(self, runner: ShardRunner[Any]) -> None:
         self.dirty[runner] = None
 

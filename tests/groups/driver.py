@@ -190,6 +190,10 @@ class Driver(ClockedDriver[Shard]):
     def begin_work(self, work: Work) -> None:
         self.works.append(work)
 
+    def handle_released(self, group_id: str) -> None:
+        while (event := self.shard.release(group_id)) is not None:
+            self.handle(event)
+
     def finish_work(self) -> None:
         """Have all work done that was asked for."""
         works, self.works = self.works, []

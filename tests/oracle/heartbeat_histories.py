@@ -45,6 +45,7 @@ from coordinator.groups.consumer.timers import (
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
 from coordinator.topic_catalog import TopicImage
+from harness.doubles.courses import at_once
 from harness.doubles.topics import Topics as TopicList
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
@@ -243,7 +244,7 @@ class Player:
                 # The id that Kafka's class drew.
                 drawn = drawn_uuid(line.get("response", {}).get("memberId"))
                 context = RequestContext(object(), 5, CLIENT_ID, CLIENT_HOST, drawn)
-                response = join(self.shard, group, ours, context, moment, effects)
+                response = at_once(join(self.shard, group, ours, context, moment, effects))
                 error = response.error_code
             elif "sync" in line:
                 response = sync(self.shard, group, sync_of(line["sync"]), moment, effects)

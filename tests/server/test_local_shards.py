@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.effects import MarkersWanted
+from coordinator.runtime.background import want_markers
 from coordinator.runtime.outages import TRY_AGAIN_MS
 from coordinator.runtime.shard_states import ACTIVE, CLOSED, ELSEWHERE, LOADING
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -426,7 +427,7 @@ def test_markers_of_a_shard_that_was_closed_are_not_wanted_any_more(stage: Movin
     stage.runtime.write_markers = lambda wanted, done, is_wanted: asked.append((done, is_wanted))
     runner = stage.runtime.transaction_runners[0]
     marker = Marker(producer_id=7, producer_epoch=0, coordinator_epoch=0, is_commit=True)
-    runner._want_markers(runner.durable_log.epoch, MarkersWanted(marker, (), "t"))
+    want_markers(runner, runner._host, runner.durable_log.epoch, MarkersWanted(marker, (), "t"))
     ((_, is_wanted),) = asked
     assert is_wanted()
     stage.move(ELSE, TRANSACTIONS)

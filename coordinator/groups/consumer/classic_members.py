@@ -7,6 +7,7 @@ partitions.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import replace
 
 from coordinator.effects import Effects, Moment, RequestContext
@@ -17,6 +18,7 @@ from coordinator.groups.consumer.classic_checks import (
     check_may_join,
     check_protocol,
 )
+from coordinator.groups.consumer.computing import ComputedTarget, ComputeTarget
 from coordinator.groups.consumer.downgrade import Replacement, downgrade_with, is_downgrade_due_for
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.heartbeat import check_capacity
@@ -57,8 +59,8 @@ def join(
     context: RequestContext,
     at: Moment,
     effects: Effects,
-) -> JoinGroupResponse:
-    """Let a classic member join, or join again; it is answered at once. Raises Refused.
+) -> Generator[ComputeTarget, ComputedTarget, JoinGroupResponse]:
+    """Let a classic member join, or join again; returns the answer. Raises Refused.
 
     Errors: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID.
@@ -79,7 +81,7 @@ def join(
     if replaced is not None and is_downgrade_due_for(shard, group, replaced):
         current = _downgrade(step, replaced)
     else:
-        current = step.advance()
+        current = yield from step.advance()
         step.record(current)
         _set_timers(shard, group, member, request.rebalance_timeout_ms, at, effects)
     return JoinGroupResponse(

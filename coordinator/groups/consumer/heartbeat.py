@@ -5,10 +5,13 @@ Its checks, and its answer; what it does between is a step of its member (`membe
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import replace
+from functools import partial
 
 from coordinator.effects import Effects, Moment, RequestContext
 from coordinator.groups.classic.group import Group
+from coordinator.groups.consumer.computing import ComputedTarget, ComputeTarget, Course
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.leave import leave
 from coordinator.groups.consumer.member import ConsumerMember
@@ -42,19 +45,25 @@ def consumer_group_heartbeat(
     GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH;
     those of `upgrade`.
     """
-    own = Effects()
+    course = partial(_course, shard, request, context, at)
+    shard.follow(request.group_id, course, context.reply_to, effects)
+
+
+def _course(
+    shard: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, context: RequestContext, at: Moment
+) -> Course:
+    effects = Effects()
     try:
         check_request(request, context.api_version, shard.settings.assignors)
         if request.member_epoch < JOIN_EPOCH:
-            response = leave(shard, request, at, own)
+            response = leave(shard, request, at, effects)
         else:
-            response = _handle(shard, request, context, at, own)
+            response = yield from _handle(shard, request, context, at, effects)
     except Refused as refused:
+        effects = Effects()
         response = ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.message)
-        effects.reply(context.reply_to, response)
-        return
-    effects.add(own.result())
     effects.reply(context.reply_to, response)
+    return effects
 
 
 def _handle(
@@ -63,7 +72,7 @@ def _handle(
     context: RequestContext,
     at: Moment,
     effects: Effects,
-) -> ConsumerGroupHeartbeatResponse:
+) -> Generator[ComputeTarget, ComputedTarget, ConsumerGroupHeartbeatResponse]:
     classic = shard.classic_groups.get(request.group_id)
     group = _find_group(shard, request, classic, effects)
     check_capacity(group, request.member_id, shard.settings.max_size)
@@ -71,7 +80,7 @@ def _handle(
     member = _described(found.member, request, context)
     step = MemberStep(shard, group, found, member, _owned(request), at, effects)
     step.describe()
-    current = step.advance()
+    current = yield from step.advance()
     step.record(current, classic)
     if classic is not None:
         leave_classic(shard, classic, at, effects)

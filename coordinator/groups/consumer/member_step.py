@@ -6,6 +6,7 @@ records that it adds: so what a step finds is the group as stored, and its membe
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from coordinator.effects import CoordinatorRecord, Effects, Moment
@@ -13,6 +14,7 @@ from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.group import Group
 from coordinator.groups.consumer.assignors import ASSIGNORS
 from coordinator.groups.consumer.assignors.specs import MemberSpec, Target, as_kept, in_table_order
+from coordinator.groups.consumer.computing import ComputedTarget, ComputeTarget
 from coordinator.groups.consumer.events import Standing
 from coordinator.groups.consumer.group import ConsumerGroup, take_one
 from coordinator.groups.consumer.java_order import JavaTable, string_hash
@@ -82,12 +84,21 @@ class MemberStep:
         is_known = regex is RegexChange.RESOLVED or self.member.classic is not None
         self.maybe_bump(is_due=names_changed or (self.is_changed and is_known))
 
-    def advance(self) -> CurrentAssignment:
-        """Compute the target if it is due, and bring the member nearer to it; return what it has then.
+    def advance(self) -> Generator[ComputeTarget, ComputedTarget, CurrentAssignment]:
+        """Ask for the target if it is due, and bring the member nearer to it; return what it has then.
 
         Raises Refused: FENCED_MEMBER_EPOCH.
         """
-        return self.maybe_reconcile(*self.maybe_compute_target())
+        group, member_id = self.group, self.member.member_id
+        target_epoch = group.assignment_epoch
+        target = group.targets.get(self.found.took_over_from or member_id, {})
+        if self._is_target_due():
+            computed = yield ComputeTarget(self._weight(), self._compute_target)
+            self.add(*computed.records)
+            self.add(new_target_epoch_record(group.group_id, self.epoch, self.at.wall_ms))
+            target_epoch = self.assignment_epoch = self.epoch
+            target = target if computed.own is None else computed.own
+        return self.maybe_reconcile(target_epoch, target)
 
     def add(self, *records: CoordinatorRecord) -> None:
         self.effects.records += records
@@ -119,27 +130,32 @@ class MemberStep:
         if group.has_partition_metadata:
             self.add(new_partition_metadata_tombstone(group.group_id))
 
-    def maybe_compute_target(self) -> tuple[int, Target]:
-        """Compute the target if it is of an older epoch; return its epoch, and the member's part of it (A19)."""
-        group, member_id = self.group, self.member.member_id
-        stored = group.targets.get(self.found.took_over_from or member_id, {})
+    def _is_target_due(self) -> bool:
+        """Whether the target is of an older epoch, and the last one was computed long enough ago (A19)."""
+        group = self.group
         interval_ms = self.shard.settings.of(group.group_id).assignment_interval_ms
         is_due = group.assignment_wall_ms == NOT_COMPUTED or interval_ms == 0
         is_due = is_due or self.at.wall_ms >= group.assignment_wall_ms + interval_ms
-        if group.assignment_epoch >= self.epoch or not is_due:
-            return group.assignment_epoch, stored
+        return is_due and group.assignment_epoch < self.epoch
+
+    def _weight(self) -> int:
+        """Members and partitions of the target that is due."""
+        names = {*self.group.subscriptions.topics(), *self.member.topic_names}
+        partitions = sum(len(image.racks_by_partition) for image in self.shard.images(names))
+        return len(self.group.members) + partitions
+
+    def _compute_target(self) -> ComputedTarget:
+        """Compute the target; reads the group and the topics, and changes nothing."""
+        group, member_id = self.group, self.member.member_id
         preferred = group.assignor_votes.preferred_with(self.found.member, self.member)
         assignor = ASSIGNORS[preferred or self.shard.settings.assignors[0]]
         specs, counts = self.specs()
-        for changed in changed_targets(
-            assignor, specs, counts, group.targets, is_homogeneous=self.is_homogeneous
-        ):
-            self.add(new_target_record(group.group_id, changed.member_id, changed.target))
-            if changed.member_id == member_id:
-                stored = changed.target
-        self.add(new_target_epoch_record(group.group_id, self.epoch, self.at.wall_ms))
-        self.assignment_epoch = self.epoch
-        return self.epoch, stored
+        changed = list(
+            changed_targets(assignor, specs, counts, group.targets, is_homogeneous=self.is_homogeneous)
+        )
+        records = [new_target_record(group.group_id, each.member_id, each.target) for each in changed]
+        own = next((each.target for each in changed if each.member_id == member_id), None)
+        return ComputedTarget(group.group_id, records, own)
 
     def specs(self) -> tuple[list[MemberSpec], dict[bytes, int]]:
         """All members as an assignor sees them, in the order of their map; and how many partitions topics have."""

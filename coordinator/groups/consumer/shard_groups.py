@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.effects import Effects
+from coordinator.effects import Effects, ReplyTo
 from coordinator.groups.classic.group import Group
 from coordinator.groups.consumer.classic_checks import MigrationPolicy
+from coordinator.groups.consumer.computing import MOST_WEIGHT, Course, Suspended, follow
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.soft_state import SoftState
 from coordinator.topic_catalog import TopicImage, TopicImages
@@ -34,6 +35,7 @@ class ConsumerGroupSettings:
     assignors: tuple[str, ...] = ("uniform", "range")
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     classic_max_size: int = 2**31 - 1  # `group.max.size`, of what a downgrade makes.
+    most_weight: int = MOST_WEIGHT  # Of targets that are computed at once; no setting of users.
     overrides: Mapping[str, GroupOverrides] = field(default_factory=dict)  # By group id.
 
     def of(self, group_id: str) -> ConsumerGroupSettings:
@@ -50,6 +52,7 @@ class ConsumerGroupSettings:
             self.assignors,
             self.migration_policy,
             self.classic_max_size,
+            self.most_weight,
         )
 
 
@@ -73,12 +76,17 @@ class ConsumerGroups:
         self.classic_groups = {} if classic_groups is None else classic_groups
         self.settings = settings
         self.topics = topics
+        self.suspended: dict[str, Suspended] = {}  # By the id of its group: at most one of each.
         self._soft: dict[str, SoftState] = {}
 
     def images(self, names: Iterable[str]) -> list[TopicImage]:
         """Those of the topics that exist."""
         found = (self.topics.image(name) for name in names)
         return [image for image in found if image is not None]
+
+    def follow(self, group_id: str, begin: Callable[[], Course], reply_to: ReplyTo, effects: Effects) -> None:
+        """Take a request that may need a target through its course."""
+        follow(self.suspended, self.settings.most_weight, group_id, begin, reply_to, effects)
 
     def soft(self, group_id: str) -> SoftState:
         """The soft state of a group; made when it is first asked for."""

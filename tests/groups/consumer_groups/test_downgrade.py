@@ -32,6 +32,7 @@ from coordinator.groups.consumer.timers import (
 )
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import GroupMetadataValue
+from harness.doubles.courses import at_once
 from harness.doubles.topics import Topics as TopicList
 from protocol.consumer import ConsumerProtocolSubscription, encode_subscription
 from protocol.errors import ErrorCode
@@ -197,7 +198,7 @@ def classic_join(world: World, topics: list[str]) -> JoinGroupResponse:
     )
     world.effects = Effects()
     context = RequestContext("me", 9, "c", "/h", DRAWN)
-    answer = join(world.shard, world.shard.groups["g"], request, context, NOW, world.effects)
+    answer = at_once(join(world.shard, world.shard.groups["g"], request, context, NOW, world.effects))
     world.replay()
     return answer
 

@@ -1,0 +1,95 @@
+"""The computation of a target, which may take longer than the loop may be held: then another thread does it.
+
+A request that needs one is a course of steps: it asks for the target once, and goes on with it. While a large one
+is computed the request waits, and all else that concerns its group waits behind it: so the thread reads a group
+that does not change, and no answer shows an older target than it would have if nothing had taken any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from coordinator.effects import CoordinatorRecord, Effects, ReplyTo
+from coordinator.groups.consumer.assignors.specs import Target
+
+MOST_WEIGHT: Final = 1_000
+"""Members and partitions, counted together, of a target that is computed at once: some 5 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedTarget:
+    """The records of a target's changed members, and the new target of the member that asked, if it changed."""
+
+    group_id: str
+    records: Sequence[CoordinatorRecord]
+    own: Target | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeTarget:
+    """Asks for a target. `compute` reads a group that does not change meanwhile, and may run on any thread."""
+
+    weight: int
+    compute: Callable[[], ComputedTarget]
+
+    def run(self) -> ComputedTarget:
+        return self.compute()
+
+
+Course: TypeAlias = Generator[ComputeTarget, ComputedTarget, Effects]
+"""A request's way through its steps: asks for a target at most once, and returns all effects of the request."""
+
+
+@dataclass(slots=True)
+class Suspended:
+    """A request that waits for a target, and by whom it was sent."""
+
+    course: Course
+    reply_to: ReplyTo
+    computed: ComputedTarget | None = None
+    is_held: bool = False  # Whether what concerns the group is known to wait.
+
+
+def follow(
+    suspended_in: dict[str, Suspended],
+    most_weight: int,
+    group_id: str,
+    begin: Callable[[], Course],
+    reply_to: ReplyTo,
+    effects: Effects,
+) -> None:
+    """Take a request through its course; one that waited for its target goes on where it was."""
+    suspended = suspended_in.pop(group_id, None)
+    if suspended is None:
+        course = begin()
+        work, done = _first(course)
+        if work is None:
+            effects.add(done.result())
+            return
+        if work.weight > most_weight:
+            suspended_in[group_id] = Suspended(course, reply_to)
+            effects.background.append(work)
+            return
+        computed = work.run()
+    else:
+        course, target = suspended.course, suspended.computed
+        assert target is not None, "all else of the group waits while its target is computed"
+        assert reply_to is suspended.reply_to, "it is the first that goes on"
+        computed = target
+    try:
+        course.send(computed)
+    except StopIteration as ended:
+        effects.add(ended.value.result())
+    else:
+        raise AssertionError("a request asks for one target")
+
+
+def _first(course: Course) -> tuple[ComputeTarget | None, Effects]:
+    """What the course asks for first; None, with its effects, if it asks for nothing."""
+    try:
+        return next(course), Effects()
+    except StopIteration as ended:
+        effects: Effects = ended.value
+        return None, effects
