@@ -55,6 +55,7 @@ from coordinator.shard.shard import Shard
 from coordinator.topics.broker_configs import BrokerConfig, broker_config, with_kafka_options
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import overrides_of
+from coordinator.topics.feature_levels import FeatureLevels
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.partition import Partition, PartitionServices
 from coordinator.topics.placement import Node, Placement
@@ -261,12 +262,15 @@ class Daemon:
             TRANSACTION_STATE_TOPIC: self._settings.transaction_state_log_num_partitions,
         }
         find = FindCoordinator(self._placement, partitions)
-        groups = GroupApis(self.runtime, verifier=self.broker.verifier)
+        groups = GroupApis(self.runtime, verifier=self.broker.verifier, features=self._features)
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
-        apis = api_table(handlers, groups.prepare(), lambda: self.registry.features)
+        apis = api_table(handlers, groups.prepare(), self._features)
         return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
+
+    def _features(self) -> FeatureLevels:
+        return self.registry.features
 
     def _new_shard(self, partition: int) -> Shard:
         return Shard(partition, self._group_settings, self.registry, self._consumer_settings)

@@ -10,8 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.reconciliation import CurrentAssignment
+from coordinator.groups.consumer.records import group_records as group_records_of
+from coordinator.groups.consumer.records import (
+    new_current_record,
+    new_epoch_record,
+    new_member_record,
+    new_regex_record,
+    new_regex_tombstone,
+    new_target_epoch_record,
+    new_target_record,
+)
+from coordinator.groups.consumer.subscriptions import ResolvedRegex
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.record_codec import decode_record
+from coordinator.groups.record_codec import decode_record, encode_record
 from coordinator.groups.record_schemas import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -105,7 +118,7 @@ def group_value(generation: int, version: int) -> bytes:
 group_values = st.builds(group_value, st.integers(0, 9), st.integers(0, 4))
 group_records = st.tuples(group_keys, st.one_of(group_values, st.none()))
 unknown = st.tuples(
-    st.sampled_from([pack(">h", kind) + b"\x00\x01g" for kind in (3, 16, 999)]),
+    st.sampled_from([pack(">h", kind) + b"\x00\x01g" for kind in (11, 17, 999)]),
     st.one_of(st.binary(max_size=60), st.none()),
 )
 garbage = st.one_of(
@@ -115,7 +128,22 @@ garbage = st.one_of(
     st.tuples(commit_keys, st.sampled_from([b"", b"\x00", pack(">h", 5), pack(">h", 4), pack(">hq", 4, 7)])),
     st.tuples(commit_keys, plain_commits.map(lambda value: value[:-1])),
 )
-sound_records = st.one_of(commits, commits, commits, legacy, group_records, unknown, trailing)
+member_ids = st.sampled_from(["m", "n"])
+consumer_records = st.one_of(
+    st.builds(lambda group, member: new_member_record(group, ConsumerMember(member)), groups, member_ids),
+    st.builds(new_epoch_record, groups, st.integers(1, 9), int64s),
+    st.builds(new_target_record, groups, member_ids, st.just({IDS[1]: (0, 3)})),
+    st.builds(new_target_epoch_record, groups, st.integers(1, 9), int64s),
+    st.builds(
+        lambda group, member, epoch: new_current_record(group, member, CurrentAssignment(epoch, epoch - 1)),
+        groups, member_ids, st.integers(1, 9),
+    ),
+    st.builds(lambda group: new_regex_record(group, "o.*", ResolvedRegex(("orders",), 1, 2)), groups),
+    st.builds(lambda group: new_regex_tombstone(group, "o.*"), groups),
+).map(encode_record)  # fmt: skip
+sound_records = st.one_of(
+    commits, commits, commits, legacy, group_records, consumer_records, unknown, trailing
+)
 
 
 producers = st.sampled_from([None, None, 1, 2, 3])
@@ -187,6 +215,10 @@ def in_bulk(batches: list[bytearray]) -> Shard:
     return shard
 
 
+def consumer_groups_of(shard: Shard) -> dict[str, Any]:
+    return {group_id: group_records_of(group) for group_id, group in shard.consumer_groups.items()}
+
+
 def assert_same(batches: list[bytearray]) -> None:
     """Both ways end in the same state, or both refuse."""
     try:
@@ -198,6 +230,7 @@ def assert_same(batches: list[bytearray]) -> None:
     replayed = in_bulk(batches)
     assert replayed.offsets == expected.offsets
     assert replayed.stored == expected.stored
+    assert consumer_groups_of(replayed) == consumer_groups_of(expected)
     assert sorted(replayed.offsets.group_ids()) == sorted(expected.offsets.group_ids())
 
 

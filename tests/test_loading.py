@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import new_offset_commit_tombstone
+from coordinator.groups.consumer.record_schemas import CONSUMER_GROUP_SCHEMAS
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_codec import encode_record
 from coordinator.groups.record_schemas import RECORD_TYPES, OffsetCommitKey, OffsetCommitValue
@@ -96,12 +97,12 @@ def test_a_transaction_may_delete_an_offset() -> None:
 
 def test_records_of_unknown_types_are_skipped_and_counted() -> None:
     shard = Shard(0, GroupSettings(), Topics())
-    log = Log().add((b"\0\3\0\1g", b"\0\0")).add(commit(1)).add((b"\x7f\xff", None))
+    log = Log().add((b"\0\13\0\1g", b"\0\0")).add(commit(1)).add((b"\x7f\xff", None))
     assert replay_batches(log.batches, shard) == (3, 2)
     assert shard.offsets.get("g", "t", 0) is not None
 
 
-@pytest.mark.parametrize("number", sorted(RECORD_TYPES.keys() - {0, 1, 2}))
+@pytest.mark.parametrize("number", sorted(RECORD_TYPES.keys() - {0, 1, 2} - CONSUMER_GROUP_SCHEMAS.keys()))
 def test_every_type_of_other_kinds_of_groups_is_skipped_whatever_it_holds(number: int) -> None:
     log = Log().add((number.to_bytes(2, "big") + b"\0\1g\0\1m", b"\x7f\xff\0"))
     assert replay_batches(log.batches, Shard(0, GroupSettings(), Topics())) == (1, 1)

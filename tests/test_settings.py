@@ -439,6 +439,24 @@ MIN_SESSION, MAX_SESSION = "group.min.session.timeout.ms", "group.max.session.ti
 MIN_LAG, MAX_LAG = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
 
 
+@pytest.mark.parametrize("name", ["session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"])
+def test_settings_of_consumer_groups_are_within_their_bounds(name: str) -> None:
+    own, least, most = (f"group.consumer.{bound}{name}" for bound in ("", "min.", "max."))
+    high = "100000"
+    assert f"{own}={high} must not be above {most}=" in problems({own: high})[0]
+    assert f"{least}=70000 must not be above {own}=" in problems({least: "70000", most: high})[0]
+
+
+def test_a_heartbeat_comes_within_a_session() -> None:
+    given = {
+        "group.consumer.min.session.timeout.ms": "5000",
+        "group.consumer.session.timeout.ms": "5000",
+    }
+    assert problems(given) == [
+        "group.consumer.heartbeat.interval.ms=5000 must be below group.consumer.session.timeout.ms=5000"
+    ]
+
+
 def test_what_is_wrong_in_every_way_is_reported_at_once(tmp_path: Path) -> None:
     config = properties(tmp_path, f"log.dir=\\u12\n{MIN_LAG}=9\n\\u=1\ngroup.mx.size=1\n{MAX_LAG}=8\n")
     flags = {"bla": None, "group.max.size": "0", MIN_SESSION: "7", MAX_SESSION: "6"}

@@ -11,13 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.groups.classic.stored import StoredGroup, StoredMember
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.reconciliation import CurrentAssignment
+from coordinator.groups.consumer.records import group_records
+from coordinator.groups.consumer.subscriptions import ResolvedRegex
 from coordinator.offsets.open_transactions import HeldKey, OpenTransactions
 from coordinator.offsets.topic_offsets import NO_EXPIRY, CommittedOffset
 from coordinator.runtime.group_shards import SNAPSHOTS
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshot import STATE_VERSION, encode_state
 from protocol.errors import DecodeError
-from tests.test_bulk_replay import fresh_shard, logs, one_by_one, sound_records, transactional_logs
+from tests.test_bulk_replay import (
+    consumer_groups_of,
+    fresh_shard,
+    logs,
+    one_by_one,
+    sound_records,
+    transactional_logs,
+)
 
 
 def fields(shard: Shard) -> dict[str, Any]:
@@ -26,6 +38,7 @@ def fields(shard: Shard) -> dict[str, Any]:
     transactions = shard.offsets.transactions
     return {
         "groups": list(shard.stored.items()),
+        "consumer groups": consumer_groups_of(shard),
         "offsets": [
             (group_id, topic, each.topic_id, each.partitions, each.rows, each.extras)
             for group_id, topic, each in topics
@@ -110,6 +123,12 @@ def of_each_kind() -> Shard:
     shard.offsets.put("g", "t", 2, committed)
     shard.offsets.put("g", "t", 3, committed._replace(expire_wall_ms=6, topic_id=b"o" * 16))
     shard.replay(transactions, 0)
+    group = ConsumerGroup("c", epoch=4, assignment_epoch=4)
+    group.put_member(ConsumerMember("m", topic_names=("t",)), CurrentAssignment(4, 3))
+    group.targets["m"] = {b"i" * 16: (0, 1)}
+    group.subscriptions.resolve("t.*", ResolvedRegex(("t",), 1, 2))
+    for record in group_records(group):
+        shard.replay(record, 0)
     return shard
 
 
@@ -127,4 +146,4 @@ def test_a_state_of_which_any_bit_is_another_is_read_or_refused() -> None:
 def test_other_bytes_are_another_version() -> None:
     """A stop of the version before may have left them: where they change, STATE_VERSION has to be raised."""
     digest = sha256(encoded(of_each_kind())).hexdigest()
-    assert (STATE_VERSION, digest) == (1, "21a7e9b26a85e41f02231991aca36b76d7235fdf3bb76264f3e4786b732d8ea5")
+    assert (STATE_VERSION, digest) == (2, "dee0d976401f3b972ba6b51041b277c2daeb7c2eca25815024ded5dd8639f2a2")

@@ -24,7 +24,9 @@ from coordinator.server.prepared import Prepare, Prepared, template_of_commit
 from coordinator.server.random_uuids import random_uuid
 from coordinator.server.splitting import SplitPlan, Turns, ask_all, context_of, first_error, reply, split
 from coordinator.shard.shard import Shard
+from coordinator.topics.feature_levels import HIGHEST_LEVELS, FeatureLevels
 from coordinator.topics.names import GROUP_METADATA_TOPIC
+from protocol.error_responses import error_response
 from protocol.errors import ErrorCode
 from protocol.framing import EncodedResponse
 from protocol.messages.consumer_group_describe import (
@@ -76,8 +78,13 @@ class GroupApis:
         runtime: GroupRuntime,
         new_uuid: Callable[[], object] = random_uuid,
         verifier: TransactionVerifier | None = None,
+        features: Callable[[], FeatureLevels] = lambda: HIGHEST_LEVELS,
     ) -> None:
-        """`new_uuid` makes the random part of member ids; without a `verifier` TxnOffsetCommit is not served."""
+        """`new_uuid` makes the random part of member ids; without a `verifier` TxnOffsetCommit is not served.
+
+        `features` returns the current feature levels.
+        """
+        self._features = features
         self._runtime = runtime
         self._verifier = verifier
         self._new_uuid = new_uuid
@@ -119,6 +126,9 @@ class GroupApis:
 
     def consumer_group_heartbeat(self, request: ConsumerGroupHeartbeatRequest, pending: Pending) -> None:
         """ConsumerGroupHeartbeat (key 68): up to version 0 a member that joins may have its id made here."""
+        if not self._features().has_consumer_groups:
+            pending.reply(error_response(request, ErrorCode.UNSUPPORTED_VERSION, pending.api_version))
+            return
         context = context_of(pending, pending, "" if request.member_id else str(self._new_uuid()))
         self._runtime.runner_for(request.group_id).request(request, context)
 
@@ -247,6 +257,9 @@ class GroupApis:
 
     def consumer_group_describe(self, request: ConsumerGroupDescribeRequest, pending: Pending) -> None:
         """ConsumerGroupDescribe (key 69)."""
+        if not self._features().has_consumer_groups:
+            pending.reply(error_response(request, ErrorCode.UNSUPPORTED_VERSION, pending.api_version))
+            return
 
         def part(positions: list[int]) -> ConsumerGroupDescribeRequest:
             return ConsumerGroupDescribeRequest(

@@ -275,23 +275,23 @@ class Settings(BaseModel):
     )
     group_max_size: Count = Field(INT32_MAX, description="Most members of one classic group.")
     group_consumer_max_size: Count = Field(INT32_MAX, description="Most members of one consumer group.")
-    group_consumer_session_timeout_ms: Count = Field(
-        45_000, description="Session of a consumer group's members."
-    )
-    group_consumer_min_session_timeout_ms: Count = Field(45_000, description="The shortest that may be set.")
-    group_consumer_max_session_timeout_ms: Count = Field(60_000, description="The longest that may be set.")
-    group_consumer_heartbeat_interval_ms: Count = Field(
-        5000, description="How often such members send heartbeats."
-    )
     group_consumer_min_heartbeat_interval_ms: Count = Field(5000, description="The shortest that may be set.")
+    group_consumer_heartbeat_interval_ms: Count = Field(
+        5000, description="How often members of consumer groups send heartbeats."
+    )
     group_consumer_max_heartbeat_interval_ms: Count = Field(
         15_000, description="The longest that may be set."
     )
-    group_consumer_assignment_interval_ms: CountOrZero = Field(
-        1000, description="Least time between two assignments of one consumer group."
+    group_consumer_min_session_timeout_ms: Count = Field(45_000, description="The shortest that may be set.")
+    group_consumer_session_timeout_ms: Count = Field(
+        45_000, description="Session of members of consumer groups."
     )
+    group_consumer_max_session_timeout_ms: Count = Field(60_000, description="The longest that may be set.")
     group_consumer_min_assignment_interval_ms: CountOrZero = Field(
         0, description="The least that may be set."
+    )
+    group_consumer_assignment_interval_ms: CountOrZero = Field(
+        1000, description="Least time between two assignments of one consumer group."
     )
     group_consumer_max_assignment_interval_ms: CountOrZero = Field(
         15_000, description="The most that may be set."

@@ -14,7 +14,12 @@ from typing import Any, Final
 
 from coordinator.effects import CoordinatorRecord, ProducerAndEpoch
 from coordinator.groups.record_codec import decode_record, decode_value, encode_record
-from coordinator.groups.record_schemas import OFFSET_COMMIT, GroupMetadataKey, OffsetCommitValue
+from coordinator.groups.record_schemas import (
+    OFFSET_COMMIT,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from coordinator.offsets.committed import committed_from_record
 from coordinator.offsets.topic_offsets import CommittedOffset, NewestCommits, NewestOffsets
 from coordinator.shard.replay_runs import FirstRecord, replay_run
@@ -190,7 +195,7 @@ class BulkReplay:
     ) -> None:
         """Replay one record into the shard; a commit outside transactions waits for `finish`, as most do."""
         key, value = record.key, record.value
-        if isinstance(key, GroupMetadataKey):
+        if not isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
             self._shard.replay(record, log_offset, producer)
             return
         if value is None or producer is not None:

@@ -98,7 +98,7 @@ def begin_sessions(shard: ShardOffsets, now_ms: int, effects: Effects) -> None:
             consumers.soft(group.group_id),
             consumers.settings.of(group.group_id).session_timeout_ms,
         )
-        for member_id, current in group.currents.items():
+        for member_id, current in sorted(group.currents.items()):  # Whatever order a load found them in.
             soft.begin_session(member_id, now_ms, timeout_ms, effects)
             if current.state is MemberState.UNREVOKED_PARTITIONS:
                 deadline_ms = now_ms + group.members[member_id].rebalance_timeout_ms

@@ -304,7 +304,8 @@ class Shard:
         self.is_loaded = True
         at = Moment(now_ms, wall_ms)
         for stored in self.stored.values():
-            self.groups[stored.group_id] = living_group(stored, now_ms)
+            if stored.group_id not in self.consumer_groups:
+                self.groups[stored.group_id] = living_group(stored, now_ms)
         for group_id in (*self.offsets.group_ids(), *self.offsets.transactions.group_ids()):
             if group_id not in self.consumer_groups:
                 self.groups.setdefault(group_id, Group(group_id))

@@ -1,9 +1,9 @@
 """Features of the cluster (KIP-584), and the level of each.
 
-One feature is served and shown: `transaction.version`, whose level says which transaction protocol clients use (2
-is KIP-890's, with an epoch for every transaction). Kafka finalizes more: `group.version`, `share.version` and
-`streams.version` for kinds of groups that are not served here, `eligible.leader.replicas.version` and
-`metadata.version` for replicas and a metadata log, which one node does not have.
+Two are served and shown: `transaction.version`, whose level says which transaction protocol clients use (2 is
+KIP-890's, with an epoch for every transaction), and `group.version`, which is 1 where there are consumer groups
+(KIP-848). Kafka finalizes more: `share.version` and `streams.version` for kinds of groups that are not served,
+`eligible.leader.replicas.version` and `metadata.version` for replicas and a metadata log, which one node has not.
 
 Levels that were changed are kept in `features.json` in the log directory.
 """
@@ -21,7 +21,9 @@ from storage.sealed_json import read_sealed, write_sealed
 FILE_NAME: Final = "features.json"
 FORMAT: Final = 1
 
-SUPPORTED_FEATURES: Final[Mapping[str, range]] = {"transaction.version": range(3)}
+GROUP_VERSION: Final = "group.version"
+
+SUPPORTED_FEATURES: Final[Mapping[str, range]] = {GROUP_VERSION: range(2), "transaction.version": range(3)}
 """The supported levels of each feature. A new cluster begins at the highest."""
 
 
@@ -31,6 +33,10 @@ class FeatureLevels:
 
     levels: Mapping[str, int]
     epoch: int
+
+    @property
+    def has_consumer_groups(self) -> bool:
+        return self.levels[GROUP_VERSION] > 0
 
 
 HIGHEST_LEVELS: Final = FeatureLevels({name: levels[-1] for name, levels in SUPPORTED_FEATURES.items()}, 0)
@@ -43,7 +49,8 @@ def read_features(files: Files, directory: Path) -> FeatureLevels:
 
 
 def _parse_features(document: dict[str, Any]) -> FeatureLevels:
-    levels = {name: int(document["levels"][name]) for name in SUPPORTED_FEATURES}
+    # A file of an earlier version has no level of what is newer than it.
+    levels = {name: int(document["levels"].get(name, own[-1])) for name, own in SUPPORTED_FEATURES.items()}
     if unknown := [name for name, level in levels.items() if level not in SUPPORTED_FEATURES[name]]:
         raise ValueError(f"no such level of {', '.join(unknown)}")
     return FeatureLevels(levels, int(document["epoch"]))

@@ -12,6 +12,19 @@ import pytest
 from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import new_group_tombstone, new_offset_commit_tombstone
 from coordinator.groups.classic.states import EMPTY
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.reconciliation import CurrentAssignment
+from coordinator.groups.consumer.records import (
+    group_records,
+    group_tombstones,
+    member_tombstones,
+    new_current_record,
+    new_epoch_record,
+    new_member_record,
+    new_target_epoch_record,
+    new_target_record,
+)
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_codec import encode_record
 from coordinator.groups.record_schemas import (
@@ -35,6 +48,7 @@ from tests.storage.cleaning import COMPACTED, NOW_MS, RETENTION_MS, clean, data_
 
 GROUPS = [f"g{number}" for number in range(4)]
 PARTITIONS = range(3)
+CONSUMER_GROUP = "consumers"
 TYPE = Struct(">h")
 NO_ERROR = 0
 
@@ -112,7 +126,28 @@ def visible(shard: Shard) -> dict[str, object]:
         for partition in PARTITIONS
     }
     held = shard.offsets.transactions
-    return {**offsets, **shard.stored, "groups": sorted(shard.groups), "held": held}
+    consumer_groups = {name: group_records(each) for name, each in shard.consumer_groups.items()}
+    return {**offsets, **shard.stored, **consumer_groups, "groups": sorted(shard.groups), "held": held}
+
+
+def life_of_consumer_group(
+    group: ConsumerGroup | None, chance: random.Random, epoch: int
+) -> list[CoordinatorRecord]:
+    """A next step of a consumer group as it stands: a member comes, moves on or goes, or the group is removed."""
+    member_id = chance.choice(("m1", "m2"))
+    joined = {} if group is None else group.members
+    if group is not None and not joined and chance.random() < 0.5:
+        return group_tombstones(CONSUMER_GROUP, [], [])
+    if member_id in joined and chance.random() < 0.4:
+        return [*member_tombstones(CONSUMER_GROUP, member_id), new_epoch_record(CONSUMER_GROUP, epoch, 0)]
+    partitions = {b"T" * 16: {("m1", "m2").index(member_id): epoch}}
+    return [
+        new_member_record(CONSUMER_GROUP, ConsumerMember(member_id, topic_names=("t",))),
+        new_epoch_record(CONSUMER_GROUP, epoch, 7),
+        new_target_record(CONSUMER_GROUP, member_id, {b"T" * 16: (0,)}),
+        new_target_epoch_record(CONSUMER_GROUP, epoch, NOW_MS),
+        new_current_record(CONSUMER_GROUP, member_id, CurrentAssignment(epoch, epoch, assigned=partitions)),
+    ]
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -134,6 +169,8 @@ def test_any_history_reads_the_same_after_any_cleaning(log: PartitionLog, seed: 
                 ],
             )
         )
+        if chance.random() < 0.3:
+            records = life_of_consumer_group(load(shadow).consumer_groups.get(CONSUMER_GROUP), chance, number)
         codec = chance.choice(list(Codec))
         append(log, *records, codec=codec)
         append(shadow, *records, codec=codec)
@@ -185,7 +222,7 @@ def of_another_type(kind: int, group: str, value: bytes | None = b"\x00\x00\x00\
 
 @pytest.mark.parametrize(
     ("issue", "kinds"),
-    [("KAFKA-19862", (3, 5, 6, 7, 8)), ("KAFKA-20254", (17, 19, 20, 21))],
+    [("KAFKA-20254", (17, 19, 20, 21))],
 )
 def test_commits_of_a_former_classic_group_before_records_of_its_new_type(
     log: PartitionLog, issue: str, kinds: tuple[int, ...]
@@ -219,7 +256,52 @@ def test_commits_of_a_former_classic_group_before_records_of_its_new_type(
     assert shard.groups["g0"].state is EMPTY
 
 
-@pytest.mark.parametrize("kind", [3, 17])
+def test_commits_of_a_former_classic_group_before_those_of_the_consumer_group_that_it_became(
+    log: PartitionLog,
+) -> None:
+    """KAFKA-19862: the commits look like those of a simple group, and the group is a consumer group."""
+    append(log, metadata("g0", 1), commit("g0", 0, 5), commit("g0", 1, 6))
+    append(log, new_group_tombstone("g0"), *records_of_consumer_group("g0"))
+    append(log, commit("g0", 1, 7))
+    before = visible(load(log))
+    for wall_ms in (NOW_MS, NOW_MS + RETENTION_MS):
+        roll(log)
+        clean(log, wall_ms=wall_ms)
+        assert visible(load(log)) == before
+    kept = [TYPE.unpack_from(each.key or b"")[0] for each in data_records(log)]
+    assert kept == [1, 5, 3, 7, 6, 8, 1]
+    shard = load(log)
+    assert [
+        each.offset for each in (shard.offsets.get("g0", "t", 0), shard.offsets.get("g0", "t", 1)) if each
+    ] == [5, 7]
+    assert "g0" not in shard.groups
+    assert list(shard.consumer_groups["g0"].members) == ["m1"]
+
+
+def records_of_consumer_group(group_id: str) -> list[CoordinatorRecord]:
+    group = ConsumerGroup(group_id, epoch=4, assignment_epoch=4)
+    group.put_member(ConsumerMember("m1"), CurrentAssignment(4, 4))
+    group.targets["m1"] = {}
+    return group_records(group)
+
+
+def test_a_consumer_group_that_came_back_to_be_classic_is_what_its_newest_record_says(
+    log: PartitionLog,
+) -> None:
+    """The downgrade (KAFKA-21117): the tombstones of the other type may be gone, or not."""
+    append(log, commit("g0", 0, 5), *records_of_consumer_group("g0"))
+    append(log, *group_tombstones("g0", ["m1"], []), metadata("g0", 9), commit("g0", 0, 6))
+    before = visible(load(log))
+    for wall_ms in (NOW_MS, NOW_MS + RETENTION_MS):
+        roll(log)
+        clean(log, wall_ms=wall_ms)
+        shard = load(log)
+        assert visible(shard) == before
+        assert shard.stored["g0"].generation_id == 9
+        assert shard.consumer_groups == {}
+
+
+@pytest.mark.parametrize("kind", [17])
 def test_a_group_that_came_back_to_be_classic_is_what_its_newest_record_says(
     log: PartitionLog, kind: int
 ) -> None:

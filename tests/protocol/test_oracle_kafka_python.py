@@ -33,7 +33,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 # Messages and versions that kafka-python does not have.
 NOT_IN_KAFKA_PYTHON: set[tuple[str, int]] = {
     (f"{name}{kind}", version)
-    for name, versions in {"UnregisterBroker": 1, "AddRaftVoter": 2, "RemoveRaftVoter": 1}.items()
+    for name, versions in {
+        "UnregisterBroker": 1,
+        "AddRaftVoter": 2,
+        "RemoveRaftVoter": 1,
+        "ConsumerGroupHeartbeat": 2,
+        "ConsumerGroupDescribe": 2,
+    }.items()
     for version in range(versions)
     for kind in ("Request", "Response")
 }

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from coordinator.daemon import Daemon, open_directory, transaction_settings
+from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.runtime.shard_runner import ShardRunner
@@ -61,6 +62,8 @@ GIVEN: Final[dict[str, Any]] = {
     "socket_send_buffer_bytes": 20_000,
     "socket_receive_buffer_bytes": 30_000,
     "max_connections_per_ip_overrides": "127.0.0.9:17",
+    "group_consumer_assignors": ("range",),
+    "group_consumer_migration_policy": "upgrade",
     "muster_flush_policy": "os",
     "muster_flush_threads": 6,
     "muster_history_events_per_group": 77,
@@ -80,6 +83,12 @@ HELD_OTHERWISE: Final = {
     "log_roll_jitter_hours": "tests/test_settings.py::test_the_finer_unit_of_rolling_wins",
     "log_retention_minutes": "tests/test_settings.py::test_the_finest_unit_of_retention_wins",
     "log_retention_hours": "tests/test_settings.py::test_the_finest_unit_of_retention_wins",
+    **{
+        f"group_consumer_{bound}_{name}": "tests/test_settings.py::"
+        "test_settings_of_consumer_groups_are_within_their_bounds"
+        for bound in ("min", "max")
+        for name in ("heartbeat_interval_ms", "session_timeout_ms", "assignment_interval_ms")
+    },
     "muster_log_level": "tests/test_serve.py::test_lines_below_the_level_of_the_log_are_left_out",
 }
 """Settings that say where the daemon is, or are read before it is built; with a test that notices."""
@@ -123,6 +132,25 @@ def of_groups(name: str) -> Arrival:
         return getattr(shard.settings, name)
 
     return name, arrived
+
+
+def of_consumer_groups(name: str) -> Arrival:
+    """A setting that the core knows without `group.consumer`."""
+
+    def arrived(daemon: Daemon) -> object:
+        shard = daemon.runtime.runners[-1].shard
+        assert shard is not None
+        found = getattr(shard._state.consumers.settings, name)
+        return found.value if isinstance(found, MigrationPolicy) else found
+
+    return f"group_consumer_{name}", arrived
+
+
+def classic_max_size(daemon: Daemon) -> object:
+    """Of the groups that a downgrade makes."""
+    shard = daemon.runtime.runners[-1].shard
+    assert shard is not None
+    return shard._state.consumers.settings.classic_max_size
 
 
 def of_transactions(name: str) -> Arrival:
@@ -201,6 +229,19 @@ ARRIVALS: Final[tuple[Arrival, ...]] = (
     ("max_incremental_fetch_session_cache_slots", lambda daemon: daemon.broker.fetch_sessions._slots),
     # The coordinators, each with the settings of its own core.
     *(of_groups(field.name) for field in fields(GroupSettings)),
+    *map(
+        of_consumer_groups,
+        (
+            "session_timeout_ms",
+            "heartbeat_interval_ms",
+            "assignment_interval_ms",
+            "max_size",
+            "regex_refresh_interval_ms",
+            "assignors",
+            "migration_policy",
+        ),
+    ),
+    ("group_max_size", classic_max_size),
     of_transactions("transaction_max_timeout_ms"),
     of_transactions("transactional_id_expiration_ms"),
     of_transactions("transaction_remove_expired_transaction_cleanup_interval_ms"),

@@ -97,14 +97,18 @@ def test_this_daemon_coordinates_every_transactional_id(daemon: MusterDaemon, cl
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_transactions_v2_are_announced(client: WireClient, version: int) -> None:
+def test_features_are_announced(client: WireClient, version: int) -> None:
     """Before version 4 a supported feature that begins at 0 is left out, as clients could not read it."""
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     reply = client.ask(request, version)
-    supported = [SupportedFeatureKey(name="transaction.version", min_version=0, max_version=2)]
+    supported = [
+        SupportedFeatureKey(name="group.version", min_version=0, max_version=1),
+        SupportedFeatureKey(name="transaction.version", min_version=0, max_version=2),
+    ]
     assert reply.supported_features == (supported if version == 4 else [])
     assert reply.finalized_features == [
-        FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=2)
+        FinalizedFeatureKey(name="group.version", max_version_level=1, min_version_level=1),
+        FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=2),
     ]
     assert reply.finalized_features_epoch == 0
 

@@ -41,6 +41,7 @@ from storage.files import StorageError
 from tests.topics.world import World
 
 TRANSACTIONS = "transaction.version"
+GROUPS = {"group.version": 1}
 NODE, OTHER = 1, 7
 DIRECTORY_ID = b"\1" * 16
 
@@ -236,21 +237,21 @@ def shown(world: World) -> tuple[dict[str, int], int]:
 
 
 def test_levels_go_down_and_up_again_and_survive_a_restart(world: World) -> None:
-    assert shown(world) == ({TRANSACTIONS: 2}, 0)
+    assert shown(world) == ({**GROUPS, TRANSACTIONS: 2}, 0)
     assert update(world, 1, UpgradeType.SAFE_DOWNGRADE) == 0
-    assert shown(world) == ({TRANSACTIONS: 1}, 1)
+    assert shown(world) == ({**GROUPS, TRANSACTIONS: 1}, 1)
     world = world.restart()
-    assert shown(world) == ({TRANSACTIONS: 1}, 1)
+    assert shown(world) == ({**GROUPS, TRANSACTIONS: 1}, 1)
     assert update(world, 0, UpgradeType.UNSAFE_DOWNGRADE) == 0
     assert shown(world) == ({}, 2)  # At 0 it is not finalized.
     assert update(world, 2, UpgradeType.UPGRADE) == 0
-    assert shown(world) == shown(world.restart()) == ({TRANSACTIONS: 2}, 3)
+    assert shown(world) == shown(world.restart()) == ({**GROUPS, TRANSACTIONS: 2}, 3)
 
 
 def test_nothing_changes_where_nothing_is_to_be_changed(world: World) -> None:
     assert update(world, 1, UpgradeType.SAFE_DOWNGRADE, validate_only=True) == 0
     assert update(world, 2, UpgradeType.UPGRADE) == 0
-    assert shown(world) == ({TRANSACTIONS: 2}, 0)
+    assert shown(world) == ({**GROUPS, TRANSACTIONS: 2}, 0)
     assert not (world.directory / FILE_NAME).exists()
 
 
@@ -266,13 +267,13 @@ def test_nothing_changes_where_nothing_is_to_be_changed(world: World) -> None:
 def test_levels_that_cannot_be_are_refused(world: World, level: int, kind: UpgradeType) -> None:
     for version in (1, 2):
         assert update(world, level, kind, version) == ErrorCode.INVALID_UPDATE_VERSION
-    assert shown(world) == ({TRANSACTIONS: 2}, 0)
+    assert shown(world) == ({**GROUPS, TRANSACTIONS: 2}, 0)
 
 
 def test_a_lower_level_is_no_place_to_downgrade_from(world: World) -> None:
     assert update(world, 1, UpgradeType.SAFE_DOWNGRADE) == 0
     assert update(world, 2, UpgradeType.SAFE_DOWNGRADE) == ErrorCode.INVALID_UPDATE_VERSION
-    assert shown(world) == ({TRANSACTIONS: 1}, 1)
+    assert shown(world) == ({**GROUPS, TRANSACTIONS: 1}, 1)
 
 
 def test_one_wrong_update_refuses_all(world: World) -> None:
@@ -283,7 +284,7 @@ def test_one_wrong_update_refuses_all(world: World) -> None:
     answer = world.ask(UpdateFeaturesRequest(feature_updates=keys), 0)
     assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
     assert "Local controller 1 does not support this feature" in answer.error_message
-    assert shown(world) == ({TRANSACTIONS: 2}, 0)
+    assert shown(world) == ({**GROUPS, TRANSACTIONS: 2}, 0)
 
 
 def test_updates_one_behind_the_other_are_each_checked_against_the_one_before(world: World) -> None:
@@ -304,7 +305,7 @@ def test_a_level_that_cannot_be_written_is_not_in_force(tmp_path: Path) -> None:
     world = World(tmp_path, files=files)
     files.fail_always("write")
     assert update(world, 1, UpgradeType.SAFE_DOWNGRADE) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert shown(world) == ({TRANSACTIONS: 2}, 0)
+    assert shown(world) == ({**GROUPS, TRANSACTIONS: 2}, 0)
 
 
 def test_a_file_of_levels_that_is_none_keeps_the_node_from_starting(world: World) -> None:

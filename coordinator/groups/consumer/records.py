@@ -113,13 +113,15 @@ def group_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
     Replayed in this order they make the same group.
     """
     group_id, member_ids = group.group_id, list(group.table)
+    # A log may have the target of a member whose own record comes later.
+    targets = dict.fromkeys((*member_ids, *sorted(group.targets)))
     resolved = group.subscriptions.resolved.items()
     return [
         *(new_member_record(group_id, group.members[each]) for each in member_ids),
         new_epoch_record(group_id, group.epoch, group.metadata_hash),
         *(
             new_target_record(group_id, each, group.targets[each])
-            for each in member_ids
+            for each in targets
             if each in group.targets
         ),
         new_target_epoch_record(group_id, group.assignment_epoch, group.assignment_wall_ms),
