@@ -52,6 +52,13 @@ UNORDERED: Final = {
     ("ListOffsetsResponse", "topics"),
     ("ListOffsetsTopicResponse", "partitions"),
     ("OffsetForLeaderTopicResult", "partitions"),
+    ("ConsumerGroupHeartbeatAssignment", "topic_partitions"),
+    ("ConsumerGroupHeartbeatTopicPartitions", "partitions"),
+    ("ConsumerGroupDescribeResponse", "groups"),
+    ("ConsumerGroupDescribeGroup", "members"),
+    ("ConsumerGroupDescribeMember", "subscribed_topic_names"),
+    ("ConsumerGroupDescribeAssignment", "topic_partitions"),
+    ("ConsumerGroupDescribeTopicPartitions", "partitions"),
 }
 """Lists that Kafka takes out of a hash map, by random member ids or by the partitions that groups lie on."""
 UNORDERED_WHEN_ALL: Final = frozenset(

@@ -12,6 +12,7 @@ from typing import Final
 
 from tests.conformance.actors import COMMIT, DELETE, DESCRIBE, FETCH, FIND, HEARTBEAT, JOIN, LEAVE, LIST, SYNC
 from tests.conformance.admin_lines import TOPIC_ADMIN
+from tests.conformance.new_members import BEAT, DESCRIBE_CONSUMERS
 from tests.conformance.producers import (
     ADD,
     ADD_OFFSETS,
@@ -274,6 +275,22 @@ PRODUCED: Final = _cells(
 )
 """The partitions' side of what is produced, which docs/kafka.md has no table for either."""
 
+CONSUMER_GROUPS: Final = _cells(
+    "9",
+    {
+        "ConsumerGroupHeartbeat: blank names": BEAT,
+        "ConsumerGroupHeartbeat: what does not fit its epoch": BEAT,
+        "ConsumerGroupHeartbeat: of nobody": BEAT,
+        "ConsumerGroupHeartbeat: static members": BEAT,
+        "ConsumerGroupHeartbeat: a full group": BEAT,
+        "ConsumerGroupHeartbeat: an expression that is none": BEAT[1:],
+        "ConsumerGroupHeartbeat: from epoch to epoch": BEAT,
+        "ConsumerGroupDescribe: both kinds": DESCRIBE_CONSUMERS,
+    },
+)
+"""Groups of the consumer protocol: the checks of 9.1, and what goes over the wire as they move on. What they write,
+and how they migrate, is compared with Kafka's own class (tests/oracle)."""
+
 CELLS: Final[Cells] = (
     VERSIONS
     | COMMON
@@ -285,6 +302,7 @@ CELLS: Final[Cells] = (
     | PRODUCED
     | FETCHES
     | TOPIC_ADMIN
+    | CONSUMER_GROUPS
 )
 
 NAMED_LINES: Final = "tests/simulation/test_named_lines.py"

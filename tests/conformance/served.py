@@ -14,12 +14,11 @@ from tests.conformance.answers import Answer
 from tests.conformance.connection import Connection
 
 SECURITY: Final = frozenset({38, 39, 40, 41, 49, 51})
-CONSUMER_GROUPS: Final = frozenset({68, 69})
 SHARE_AND_STREAMS_GROUPS: Final = frozenset({*range(76, 80), *range(83, 93)})
-LATER: Final = SECURITY | CONSUMER_GROUPS | SHARE_AND_STREAMS_GROUPS
+LATER: Final = SECURITY | SHARE_AND_STREAMS_GROUPS
 """API keys that come later."""
 
-FEATURES_LATER: Final = frozenset({"group.version", "share.version", "streams.version"})
+FEATURES_LATER: Final = frozenset({"share.version", "streams.version"})
 """Features that come with the APIs of LATER."""
 
 FEATURES_OF_QUORUMS: Final = frozenset(

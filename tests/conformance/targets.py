@@ -54,6 +54,7 @@ CONFIGURATIONS: Final = {
     "small": BASE
     | {
         "group.max.size": "2",
+        "group.consumer.max.size": "2",
         "offset.metadata.max.bytes": "16",
         "offsets.retention.minutes": "1",
         "offsets.retention.check.interval.ms": "1000",

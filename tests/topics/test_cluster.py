@@ -243,7 +243,7 @@ def test_levels_go_down_and_up_again_and_survive_a_restart(world: World) -> None
     world = world.restart()
     assert shown(world) == ({**GROUPS, TRANSACTIONS: 1}, 1)
     assert update(world, 0, UpgradeType.UNSAFE_DOWNGRADE) == 0
-    assert shown(world) == ({}, 2)  # At 0 it is not finalized.
+    assert shown(world) == (GROUPS, 2)  # At 0 it is not finalized.
     assert update(world, 2, UpgradeType.UPGRADE) == 0
     assert shown(world) == shown(world.restart()) == ({**GROUPS, TRANSACTIONS: 2}, 3)
 
@@ -279,7 +279,7 @@ def test_a_lower_level_is_no_place_to_downgrade_from(world: World) -> None:
 def test_one_wrong_update_refuses_all(world: World) -> None:
     keys = [
         FeatureUpdateKey(feature=TRANSACTIONS, max_version_level=1, allow_downgrade=True),
-        FeatureUpdateKey(feature="group.version", max_version_level=1),
+        FeatureUpdateKey(feature="share.version", max_version_level=1),
     ]
     answer = world.ask(UpdateFeaturesRequest(feature_updates=keys), 0)
     assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
