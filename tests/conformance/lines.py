@@ -288,7 +288,7 @@ CONSUMER_GROUPS: Final = _cells(
         "ConsumerGroupDescribe: both kinds": DESCRIBE_CONSUMERS,
     },
 )
-"""Groups of the consumer protocol: the checks of 9.1, and what goes over the wire as they move on. What they write,
+"""Groups of the consumer protocol: the checks of 9.1, and what is answered as they move on. What they write,
 and how they migrate, is compared with Kafka's own class (tests/oracle)."""
 
 CELLS: Final[Cells] = (

@@ -5,6 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 KAFKA_NAMES: Final = {
+    "ConsumerGroupDescribeAssignment": "Assignment",
+    "ConsumerGroupDescribeGroup": "DescribedGroup",
+    "ConsumerGroupDescribeMember": "Member",
+    "ConsumerGroupDescribeTopicPartitions": "TopicPartitions",
+    "ConsumerGroupHeartbeatAssignment": "Assignment",
+    "ConsumerGroupHeartbeatTopicPartitions": "TopicPartitions",
     "ControllerListener": "Listener",
     "DescribedProducer": "ProducerState",
     "DescribedTransaction": "TransactionState",

@@ -39,7 +39,11 @@ TIMES = {"timedelta_i32", "timedelta_i64", "datetime_i64"}
 NOT_IN_KIO: set[tuple[str, int]] = set()
 
 # Fields that are in every version of their class, for which we chose a handier default than Kafka's "" and 0.
-OUR_OWN_DEFAULTS = {"ListOffsetsRequest.replica_id": -1, "MemberResponse.group_instance_id": None}
+OUR_OWN_DEFAULTS = {
+    "ConsumerGroupHeartbeatRequest.topic_partitions": None,
+    "ListOffsetsRequest.replica_id": -1,
+    "MemberResponse.group_instance_id": None,
+}
 
 
 def kio_class(cls: type, version: int) -> Any:
