@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.effects import PreparedCommitReceived, RequestContext, new_tuple
 from coordinator.groups.classic.heartbeat import Heartbeat
+from coordinator.groups.consumer.steady import SteadyHeartbeat
 from coordinator.offsets.transactional_commit import TransactionalCommit, adds_partition, verification_answer
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.shard_runner import ShardRunner
@@ -108,7 +109,7 @@ class GroupApis:
 
     def prepare(self) -> dict[int, Prepare]:
         """Return, by API key, the functions that prepare requests which clients repeat."""
-        return {8: self.prepare_commit, 12: self.prepare_heartbeat}
+        return {8: self.prepare_commit, 12: self.prepare_heartbeat, 68: self.prepare_consumer_heartbeat}
 
     # One group.
 
@@ -162,6 +163,36 @@ class GroupApis:
                 if runner.shard is shard and shard.prepares_heartbeats(group_id)
                 else None
             ),
+        )
+
+    def prepare_consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, version: int, frame: bytes
+    ) -> Prepared | None:
+        """Prepare heartbeats that say nothing new; None if their member is not there.
+
+        Its answer shows what is stored, so it is sent at once only if all that the shard had seen when this was
+        prepared is durable.
+        """
+        runner, now_ms, features = (
+            self._runtime.runner_for(request.group_id),
+            self._runtime.now_ms,
+            self._features,
+        )
+        shard, seen = runner.shard, runner.position
+        steady = None if shard is None else shard.prepare_steady(request)
+        if steady is None:
+            return None
+        answer, durable_log = EncodedResponse(steady.response, version), runner.durable_log
+
+        def is_shown() -> bool:
+            is_served = runner.shard is shard and features().has_consumer_groups
+            return is_served and durable_log.durable_offset >= seen
+
+        return Prepared(
+            frame,
+            lambda: is_shown() and steady.holds(now_ms()),
+            lambda _, pending: _reply_steady(pending, answer, steady, now_ms()),
+            answer=lambda at_ms: answer if is_shown() and steady.beat(at_ms) else None,
         )
 
     def prepare_commit(self, request: OffsetCommitRequest, version: int, frame: bytes) -> Prepared | None:
@@ -317,6 +348,12 @@ class GroupApis:
 
         runtime = self._runtime
         ask_all(runtime.runners, request, pending, merge, runtime)
+
+
+def _reply_steady(pending: Pending, answer: EncodedResponse, steady: SteadyHeartbeat, now_ms: int) -> None:
+    moved = steady.beat(now_ms)
+    assert moved, "what holds can be handled"
+    pending.reply(answer)
 
 
 def _prepare_heartbeat(runner: ShardRunner[Shard], request: HeartbeatRequest) -> Heartbeat:

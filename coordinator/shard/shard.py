@@ -57,6 +57,7 @@ from coordinator.groups.consumer.computing import ComputedTarget
 from coordinator.groups.consumer.record_schemas import CONSUMER_GROUP_SCHEMAS
 from coordinator.groups.consumer.replay import replay_record
 from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
+from coordinator.groups.consumer.steady import SteadyHeartbeat, steady_heartbeat
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
 from coordinator.offsets.commit import commit_offsets
@@ -217,6 +218,10 @@ class Shard:
     def prepare_heartbeat(self, request: HeartbeatRequest) -> Heartbeat:
         """Return the function that handles a Heartbeat, for callers that build the reply themselves."""
         return prepare_heartbeat(self.groups, request)
+
+    def prepare_steady(self, request: ConsumerGroupHeartbeatRequest) -> SteadyHeartbeat | None:
+        """Return the steady heartbeat of a request, for callers that build the reply themselves; None for none."""
+        return steady_heartbeat(self._state.consumers, request)
 
     def prepare_commit(self, request: OffsetCommitRequest, api_version: int) -> PreparedCommit | None:
         """Return the prepared commit of a request, for `PreparedCommitReceived`; None if it is not worth it."""

@@ -88,7 +88,7 @@ def _handle(
     shard.soft(group.group_id).begin_session(
         member.member_id, at.now_ms, settings.session_timeout_ms, effects
     )
-    is_told = _is_whole(request) or current.assigned != found.current.assigned
+    is_told = is_whole(request) or current.assigned != found.current.assigned
     return ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=current.member_epoch,
@@ -97,7 +97,7 @@ def _handle(
     )
 
 
-def _is_whole(request: ConsumerGroupHeartbeatRequest) -> bool:
+def is_whole(request: ConsumerGroupHeartbeatRequest) -> bool:
     """Whether the member says all of itself, as it does when it joins, and after an error (A1)."""
     names_topics = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.member_epoch == JOIN_EPOCH or (

@@ -63,12 +63,18 @@ class SoftState:
     def begin_session(self, member_id: str, now_ms: int, timeout_ms: int, effects: Effects) -> None:
         """Let a session begin now. A timer that fires no later is left alone: it is armed again when it fires."""
         deadline_ms = now_ms + timeout_ms
-        session = self.sessions.get(member_id)
-        if session is not None and session.timer_ms <= deadline_ms:
-            session.deadline_ms = deadline_ms
+        if self.move_session(member_id, deadline_ms):
             return
         self.sessions[member_id] = Session(deadline_ms, deadline_ms)
         effects.set_timer(MemberSessionTimer(self.group_id, member_id), deadline_ms)
+
+    def move_session(self, member_id: str, deadline_ms: int) -> bool:
+        """Let a session end later, if that takes no timer to be set; return whether."""
+        session = self.sessions.get(member_id)
+        if session is None or session.timer_ms > deadline_ms:
+            return False
+        session.deadline_ms = deadline_ms
+        return True
 
     def is_session_over(self, member_id: str, now_ms: int, effects: Effects) -> bool:
         """Whether the session is over as its timer fires, and so forgotten; else the timer is armed again."""

@@ -1,0 +1,86 @@
+"""The steady heartbeat: one that says nothing new, of a member that has what it is to have.
+
+Members send the same one again and again. What it would find is looked up each time, by identity: a member or an
+assignment that changed is another object. Then it moves the session on, as any heartbeat does, and nothing else.
+"""
+
+from __future__ import annotations
+
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.heartbeat import is_whole
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.request_checks import UNCHANGED_TIMEOUT
+from coordinator.groups.consumer.shard_groups import ConsumerGroups
+from protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+class SteadyHeartbeat:
+    """One request that is repeated, with its member as it was when this was made."""
+
+    __slots__ = ("_current", "_group", "_member", "_shard", "response")
+
+    def __init__(self, shard: ConsumerGroups, group: ConsumerGroup, member: ConsumerMember) -> None:
+        self._shard, self._group, self._member = shard, group, member
+        self._current = group.currents[member.member_id]
+        self.response = ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=self._current.member_epoch,
+            heartbeat_interval_ms=shard.settings.of(group.group_id).heartbeat_interval_ms,
+        )
+
+    def holds(self, now_ms: int) -> bool:
+        """Whether the request would be answered with `response`, and change nothing but the session's end."""
+        shard, group, current = self._shard, self._group, self._current
+        member_id, group_id = self._member.member_id, group.group_id
+        soft = shard.known_soft(group_id)
+        return (
+            shard.groups.get(group_id) is group
+            and group.members.get(member_id) is self._member
+            and group.currents.get(member_id) is current
+            and group.epoch == group.assignment_epoch
+            and current.is_reconciled_to(group.epoch)
+            and not group.subscriptions.by_regex  # Else it may be time to match the expressions again.
+            and group_id not in shard.suspended
+            and soft is not None
+            and not soft.is_stale(now_ms, group.epoch, shard.topics.version)
+            and self.response.heartbeat_interval_ms == shard.settings.of(group_id).heartbeat_interval_ms
+        )
+
+    def beat(self, now_ms: int) -> bool:
+        """Move the session on if the heartbeat holds; return whether it does."""
+        if not self.holds(now_ms):
+            return False
+        group_id = self._group.group_id
+        soft = self._shard.soft(group_id)
+        return soft.move_session(
+            self._member.member_id, now_ms + self._shard.settings.of(group_id).session_timeout_ms
+        )
+
+
+def steady_heartbeat(shard: ConsumerGroups, request: ConsumerGroupHeartbeatRequest) -> SteadyHeartbeat | None:
+    """Return the steady heartbeat that a request is; None if it is none, whatever its member comes to be.
+
+    Client id and host are not looked at: where they change, so does the member.
+    """
+    group = shard.groups.get(request.group_id)
+    member = None if group is None else group.members.get(request.member_id)
+    if group is None or member is None or member.classic is not None or is_whole(request):
+        return None
+    if request.member_epoch != group.currents[member.member_id].member_epoch or request.member_epoch <= 0:
+        return None
+    return SteadyHeartbeat(shard, group, member) if _says_nothing_new(request, member) else None
+
+
+def _says_nothing_new(request: ConsumerGroupHeartbeatRequest, member: ConsumerMember) -> bool:
+    names = request.subscribed_topic_names
+    return (
+        request.instance_id in (None, member.instance_id)
+        and request.rack_id in (None, member.rack_id)
+        and request.rebalance_timeout_ms in (UNCHANGED_TIMEOUT, member.rebalance_timeout_ms)
+        and request.subscribed_topic_regex in (None, member.topic_regex)
+        and request.server_assignor in (None, member.server_assignor)
+        and (names is None or set(names) == set(member.topic_names))
+    )
