@@ -286,6 +286,11 @@ CONSUMER_GROUPS: Final = _cells(
         "ConsumerGroupHeartbeat: an expression that is none": BEAT[1:],
         "ConsumerGroupHeartbeat: from epoch to epoch": BEAT,
         "ConsumerGroupDescribe: both kinds": DESCRIBE_CONSUMERS,
+        "classic members: in a consumer group": JOIN,
+        "classic members: refused": JOIN,
+        "migration: up and down": BEAT,
+        "migration: refused": BEAT,
+        "migration: empty groups": BEAT,
     },
 )
 """Groups of the consumer protocol: the checks of 9.1, and what is answered as they move on. What they write,

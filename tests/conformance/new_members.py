@@ -69,8 +69,10 @@ class NewMember:
         ]
         return await self.beat(note=note, topic_partitions=topics)
 
-    async def leave(self, version: int = NEWEST, **changed: Any) -> ConsumerGroupHeartbeatResponse:
-        return await self.beat(version, **({"member_epoch": -1} | changed))
+    async def leave(
+        self, version: int = NEWEST, error: int = ErrorCode.NONE, **changed: Any
+    ) -> ConsumerGroupHeartbeatResponse:
+        return await self.beat(version, error, **({"member_epoch": -1} | changed))
 
 
 async def describe_consumers(run: Run, version: int = DESCRIBE_CONSUMERS[-1], *group_ids: str) -> Any:

@@ -12,10 +12,13 @@ import pytest
 from harness.daemon import MusterDaemon
 from harness.daemon_thread import Daemon
 from harness.doubles.faulty_files import FaultyFiles
+from harness.kafka_groups import await_coordinator
 from harness.processes import HOST, wait_until
 from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterableConfig as Operation
@@ -61,8 +64,8 @@ def test_a_level_of_a_feature_is_shown_at_once_and_after_a_kill(daemon: MusterDa
     def shown() -> int:
         with WireClient(daemon.bootstrap) as client:
             hello = client.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
-        (level,) = (each.max_version_level for each in hello.finalized_features)
-        return int(level)
+        levels = {each.name: each.max_version_level for each in hello.finalized_features}
+        return int(levels["transaction.version"])
 
     assert shown() == 2
     update = FeatureUpdateKey(feature="transaction.version", max_version_level=1, upgrade_type=2)
@@ -72,6 +75,32 @@ def test_a_level_of_a_feature_is_shown_at_once_and_after_a_kill(daemon: MusterDa
     daemon.kill()
     daemon.start()
     assert shown() == 1
+
+
+def test_without_the_feature_there_are_no_consumer_groups(daemon: MusterDaemon) -> None:
+    joining = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    describing = ConsumerGroupDescribeRequest(group_ids=["g"])
+
+    def errors(client: WireClient) -> tuple[int, int]:
+        described = client.ask(describing, 1).groups[0].error_code
+        return client.ask(joining, 1).error_code, described
+
+    with WireClient(daemon.bootstrap) as client:
+        await_coordinator(client, ["g"])
+        for level, kind in ((0, 2), (1, 1)):
+            update = FeatureUpdateKey(feature="group.version", max_version_level=level, upgrade_type=kind)
+            changed = client.ask(UpdateFeaturesRequest(feature_updates=[update]), 2)
+            assert changed.error_code == ErrorCode.NONE
+            if level == 0:
+                assert errors(client) == (ErrorCode.UNSUPPORTED_VERSION,) * 2
+        assert errors(client) == (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 def test_limits_of_connections_hold_at_once_and_after_a_kill(daemon: MusterDaemon) -> None:

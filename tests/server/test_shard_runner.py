@@ -25,6 +25,7 @@ from coordinator.runtime.shard_states import (
 )
 from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS, Asker
 from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -601,3 +602,27 @@ def test_there_is_a_shard_in_the_state_that_serves_alone(world: ShardWorld) -> N
     assert (world.runner.state, world.runner.shard) == (CLOSED, None)
     world.durable_log.fail(BROKEN)
     assert (world.runner.state, world.reloads) == (CLOSED, 2), "a shard that has stopped is not read again"
+
+
+def test_work_of_a_former_life_is_dropped() -> None:
+    """The shard was loaded since it asked; who loaded it asks again for what it needs."""
+    world = ShardWorld()
+    joining = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_regex="o.*",
+        topic_partitions=[],
+    )
+    world.answer(joining, 1)
+    assert len(world.queue) == 1, "the expression is matched aside"
+    world.load()
+    epoch = world.runner.shard.consumer_groups["g"].epoch if world.runner.shard else 0
+    world.queue.popleft()()
+    shard = world.runner.shard
+    assert shard is not None
+    assert (shard.consumer_groups["g"].epoch, shard.consumer_groups["g"].subscriptions.resolved) == (
+        epoch,
+        {},
+    )

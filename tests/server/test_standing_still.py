@@ -13,6 +13,7 @@ from coordinator.groups.classic.timers import OffsetExpiryTimer
 from coordinator.runtime.group_shards import MAY_WRITE
 from coordinator.shard.shard import COLLECTORS, HANDLERS, Shard
 from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -87,6 +88,7 @@ def test_every_request_that_is_let_through_writes_nothing() -> None:
         SyncGroupRequest,
         ListGroupsRequest,
         DescribeGroupsRequest,
+        ConsumerGroupDescribeRequest,
     }
 
 

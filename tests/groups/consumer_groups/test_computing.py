@@ -90,3 +90,24 @@ def test_a_member_that_is_refused_behind_its_target_leaves_no_trace(slow: Driver
     member.send()
     slow.finish_work()
     assert slow.shard.consumer_groups["g"].epoch == 2
+
+
+def test_a_prepared_commit_waits_too(slow: Driver) -> None:
+    """It is decoded then, and handled behind what it came behind."""
+    member = NewMember(slow, "m")
+    member.send()
+    slow.finish_work()
+    member.epoch = 2
+    topic = OffsetCommitRequestTopic(
+        name="orders", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+    )
+    request = OffsetCommitRequest(
+        group_id="g", generation_id_or_member_epoch=2, member_id="m", topics=[topic]
+    )
+    prepared = slow.shard.prepare_commit(request, 9)
+    assert prepared is not None
+    assert prepared.is_current()
+    NewMember(slow, "other").send()
+    assert not prepared.is_current()
+    slow.finish_work()
+    assert prepared.is_current(), "an older epoch, in which the partition was its own"

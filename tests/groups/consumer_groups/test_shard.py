@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.groups.classic.timers import OffsetExpiryTimer, SessionTimer
 from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
 from coordinator.groups.consumer.timers import MemberSessionTimer, RevocationTimer
 from coordinator.offsets.transactional_commit import TransactionalCommit
@@ -242,6 +243,14 @@ def test_a_refused_classic_join_has_no_protocol_and_leaves_no_trace(driver: Driv
     assert len(driver.log) == records
 
 
+def test_no_timer_of_the_classic_group_is_left_behind_an_upgrade(driver: Driver) -> None:
+    classic_group(driver)
+    assert any(isinstance(key, SessionTimer) for key in driver.timers)
+    NewMember(driver, "new").beat()
+    kinds = {type(key) for key in driver.timers}
+    assert kinds == {MemberSessionTimer, OffsetExpiryTimer}
+
+
 def test_a_classic_join_takes_over_a_group_without_members(driver: Driver) -> None:
     new = NewMember(driver, "new")
     new.beat()
@@ -309,6 +318,20 @@ def test_a66_what_is_to_be_given_up_may_still_be_committed(driver: Driver) -> No
     pending = driver.shard.consumer_groups["g"].currents["a"].pending_revocation
     (partition, *_) = pending[ORDERS]
     assert first.commit(9, partition=partition) == ErrorCode.NONE
+
+
+def test_a66_a_commit_of_what_is_to_be_given_up_in_an_older_epoch(driver: Driver) -> None:
+    """It was sent before the member heard that a partition is another's."""
+    first = NewMember(driver, "a")
+    first.beat()
+    settle(first)
+    first.beat(subscribed_topic_names=["orders", "clicks"])  # Epoch 3, in which it gains "clicks".
+    settle(first)
+    NewMember(driver, "b").beat()
+    first.beat()
+    current = driver.shard.consumer_groups["g"].currents["a"]
+    (partition, *_) = current.pending_revocation[ORDERS]
+    assert first.commit(9, partition=partition, epoch=current.member_epoch - 1) == ErrorCode.NONE
 
 
 def test_a66_who_else_may_commit(driver: Driver) -> None:
@@ -542,6 +565,7 @@ def test_expressions_are_matched_aside_and_again_with_a_new_topic(driver: Driver
 def test_a_topic_that_grows_is_assigned_with_the_next_heartbeat(driver: Driver) -> None:
     member = NewMember(driver, "m")
     member.beat()
+    settle(member)
     driver.topics.grow("orders", 6)
     settle(member)
     assert member.assigned == {ORDERS: [0, 1, 2, 3, 4, 5]}
