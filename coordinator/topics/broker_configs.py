@@ -18,6 +18,8 @@ from protocol.messages.describe_configs import ConfigType
 
 NOT_SETTINGS: Final = frozenset({"cluster_id", "dynamic", "max_partitions", "rack", "static"})
 
+INTERNAL: Final = frozenset({"group.consumer.regex.refresh.interval.ms"})
+"""Kafka reads it and shows it to nobody."""
 
 NODE_ID_DEFAULTS: Final = {"broker.id": -1, "node.id": None}
 
@@ -52,7 +54,7 @@ def with_kafka_options(configs: Iterable[BrokerConfig], node_id: int) -> tuple[B
         name: BrokerConfig(name, option.default, option.default, option.type)
         for name, option in BROKER_OPTIONS.items()
     }
-    shown |= {config.name: config for config in configs}
+    shown |= {config.name: config for config in configs if config.name not in INTERNAL}
     shown |= {name: broker_config(name, node_id, default) for name, default in NODE_ID_DEFAULTS.items()}
     return tuple(shown[name] for name in sorted(shown))
 

@@ -1,7 +1,7 @@
 """Compares what two brokers answered to the same script, field by field.
 
 What each broker makes up for itself is renamed one to one, in the order in which the script came to see it:
-the UUIDs inside member ids, topic ids, producer ids, sessions of fetches, host and port. Throttle times, and when
+the UUIDs inside member ids, generated member ids, topic ids, producer ids, sessions of fetches, host and port. Throttle times, and when
 a transaction began, have to be plausible. Lists whose order Kafka leaves to a hash map are sorted. Nothing else is
 masked: what remains has to be equal, and where nothing had to be masked, the bytes have to be. Bytes that no
 message accounts for count as a difference.
@@ -19,6 +19,8 @@ from typing import Any, Final
 from protocol.codec.packed import PackedArray
 
 UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+GENERATED: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+"""The id that a broker gives to a member of the consumer protocol, if it brings none: in `member_id` and alone."""
 ZERO_ID: Final = bytes(16)
 PLAUSIBLE_THROTTLE_MS: Final = range(60_000)
 PLAUSIBLE_AGE_S: Final = 3_600
@@ -236,7 +238,10 @@ class _Names:
                 self.learn(item)
 
     def rename_text(self, text: str) -> str:
-        return UUID.sub(lambda found: self._ids.setdefault(found[0], f"#{len(self._ids) + 1}"), text)
+        return UUID.sub(lambda found: self._name_id(found[0]), text)
+
+    def _name_id(self, text: str) -> str:
+        return self._ids.setdefault(text, f"#{len(self._ids) + 1}")
 
     def rename(self, value: Plain) -> Plain:
         if isinstance(value, str):
@@ -257,6 +262,8 @@ class _Names:
         if value[""] == "Unordered":
             return [self.rename(item) for item in sorted(value["items"], key=self._known_text)]
         renamed = {name: self.rename(item) for name, item in value.items()}
+        if GENERATED.fullmatch(str(value.get("member_id"))):
+            renamed["member_id"] = self._name_id(value["member_id"])
         if renamed.get("host") == self._host and renamed.get("port") == self._port:
             renamed |= {"host": "the broker's", "port": "the broker's"}
         return renamed

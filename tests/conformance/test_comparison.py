@@ -51,6 +51,13 @@ def test_the_readable_part_of_an_id_is_compared() -> None:
     assert compare([joined("", A)], [joined("", A.replace("alice", "carol"))])[0].fields[0][0] == "member_id"
 
 
+def test_an_id_that_the_broker_generated_is_renamed_and_one_that_a_client_brought_is_not() -> None:
+    first, second = "VooKj2pSSSWdB8Gq15U2UQ", "r7AH8D5HQeq-IhaSSJ40kQ"
+    assert compare([joined("", first), joined("", first)], [joined("", second), joined("", second)]) == []
+    assert compare([joined("", first), joined("", first)], [joined("", second), joined("", first)]) != []
+    assert compare([joined("", "alice-id")], [joined("", "bob-id")]) != []
+
+
 def test_null_is_not_empty_and_a_number_not_a_flag() -> None:
     kafka, muster = [joined("", "", protocol_name=None)], [joined("", "", protocol_name="")]
     assert compare(kafka, muster)[0].fields == (("protocol_name", None, ""),)

@@ -67,11 +67,15 @@ def new_join(
 ) -> Join:
     """Return the `Join` of a request, with fields that its version lacks filled in."""
     protocols = tuple([new_tuple(OfferedProtocol, (p.name, bytes(p.metadata))) for p in request.protocols])
-    has_rebalance_timeout = context.api_version >= REBALANCE_TIMEOUT_SINCE
-    rebalance_timeout_ms = (
-        request.rebalance_timeout_ms if has_rebalance_timeout else request.session_timeout_ms
-    )
-    return Join(request, context, shard.settings, at, shard.topics, protocols, rebalance_timeout_ms, effects)
+    timeout_ms = rebalance_timeout_ms_of(request, context)
+    return Join(request, context, shard.settings, at, shard.topics, protocols, timeout_ms, effects)
+
+
+def rebalance_timeout_ms_of(request: JoinGroupRequest, context: RequestContext) -> int:
+    """Return how long a rebalance may wait for this member; version 0 has but the session's timeout."""
+    if context.api_version < REBALANCE_TIMEOUT_SINCE:
+        return request.session_timeout_ms
+    return request.rebalance_timeout_ms
 
 
 def join_request_error(request: JoinGroupRequest, settings: GroupSettings) -> ErrorCode:

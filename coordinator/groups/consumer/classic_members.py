@@ -83,7 +83,7 @@ def join(
     else:
         current = yield from step.advance()
         step.record(current)
-        _set_timers(shard, group, member, request.rebalance_timeout_ms, at, effects)
+        _set_timers(shard, group, member, rebalance_timeout_ms_of(request, context), at, effects)
     return JoinGroupResponse(
         member_id=member.member_id,
         generation_id=current.member_epoch,
@@ -149,7 +149,7 @@ def _described(
 ) -> ConsumerMember:
     names = tuple(dict.fromkeys(subscription.topics))
     offered = (OfferedProtocol(each.name, bytes(each.metadata)) for each in request.protocols)
-    timeout_ms = request.rebalance_timeout_ms
+    timeout_ms = rebalance_timeout_ms_of(request, context)
     return replace(
         found,
         instance_id=found.instance_id if request.group_instance_id is None else request.group_instance_id,
