@@ -22,7 +22,7 @@ from coordinator.data.markers import Markers
 from coordinator.data.producer_ids import ProducerIds
 from coordinator.effects import HistoryRow
 from coordinator.groups.consumer.classic_checks import MigrationPolicy
-from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
+from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings, GroupOverrides
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
@@ -56,6 +56,7 @@ from coordinator.topics.broker_configs import BrokerConfig, broker_config, with_
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import overrides_of
 from coordinator.topics.feature_levels import FeatureLevels
+from coordinator.topics.group_configs import assignment_interval_ms
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.partition import Partition, PartitionServices
 from coordinator.topics.placement import Node, Placement
@@ -188,8 +189,7 @@ class Daemon:
         self._collector = Collector(
             self.runtime.set_timer, self._clock.now_ms, lambda: self.server.has_connections
         )
-        self.registry.on_altered.append(self._on_altered)
-        self._on_altered(self.registry.settings)
+        self._follow_settings()
 
     def _new_maintenance(self, directory: LogDirectory) -> Maintenance:
         intervals = Intervals.of(self._settings)
@@ -288,14 +288,28 @@ class Daemon:
         assert self._history is not None
         self._history.record(rows)
 
+    def _follow_settings(self) -> None:
+        """Have all parts go by the settings as they are now, and as they change while the daemon runs."""
+        self.registry.on_altered.append(self._on_altered)
+        self._on_altered(self.registry.settings)
+        self.registry.groups.follow(self._on_group_altered)
+
     def _on_altered(self, settings: TopicSettings) -> None:
-        """Pass settings that changed at run time to the server, the cleaner and other parts."""
+        """Pass settings that changed at run time to the server, the cleaner, the shards and other parts."""
         self._cleaner.alter(settings)
         self.server.max_connections = settings.max_connections
         self.server.max_connections_per_ip = settings.max_connections_per_ip
         self.server.max_connections_of_ip = overrides_of(settings.max_connections_per_ip_overrides)
         self.server.limit_creation_rate(settings.max_connection_creation_rate)
         self._verifier.is_enabled = settings.transaction_partition_verification_enable
+        self._consumer_settings.assignment_interval_ms = assignment_interval_ms(settings)
+
+    def _on_group_altered(self, group_id: str) -> None:
+        """Have the shards go by what is set for a consumer group, from its next heartbeat on."""
+        numbers = self.registry.groups.numbers_in_force(group_id, self.registry.settings)
+        names = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+        own = GroupOverrides(*(numbers.get(f"consumer.{name}") for name in names))
+        self._consumer_settings.override(group_id, own)
 
     def _on_advanced(self, partition: Partition) -> None:
         self.runtime.purgatory.check_and_complete(partition.key, self._clock.now_ms())
@@ -358,6 +372,7 @@ class Daemon:
         await self.server.stop_listening()
         self.server.stop_reading()
         await self._encoder.idle()  # Encoded batches are appended, which needs the flusher.
+        await self._workers.idle()  # Changes of settings may wait for one that is being written.
         if self._history is not None:
             self._history.close()
         self._cleaner.stop()

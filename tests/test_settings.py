@@ -256,6 +256,7 @@ def test_what_can_be_changed_at_run_time_counts_in_a_file_as_well(name: str, tmp
         "log.cleaner.min.cleanable.ratio": "0.25",
         "log.cleaner.io.max.bytes.per.second": "1234567.5",
         "log.cleaner.threads": "7",
+        "group.consumer.assignment.interval.ms": "7",
         "transaction.partition.verification.enable": "false",
         "max.connections.per.ip.overrides": "127.0.0.1:5,::1:7",
         "cordoned.log.dirs": "*",

@@ -1,22 +1,23 @@
-"""AlterConfigs (key 33) and IncrementalAlterConfigs (key 44): change the settings of topics and of the daemon.
+"""AlterConfigs (key 33) and IncrementalAlterConfigs (key 44): change settings of topics, groups and the daemon.
 
 A resource's change is checked as a whole and written to the disk, and then applies at once, to open logs too. If
 one resource is refused, the others are still changed. Refusals are in Kafka's words. Resources without settings
-here (groups, client metrics, loggers) are refused, and so is every setting of the daemon that would have no effect
-before the next start.
+here (client metrics, loggers) are refused, and so is every setting of the daemon that would have no effect before
+the next start.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from coordinator.admin.config_change import Change, incremental_change, replacement
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.dynamic_settings import text_of
+from coordinator.topics.group_configs import MAX_GROUP_ID_BYTES, MAX_GROUPS, checked
 from coordinator.topics.names import GROUP_EVENTS_TOPIC, is_internal, name_problem
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.registry import DEFAULTS, TopicRegistry
@@ -51,6 +52,13 @@ BeginChange = Callable[[OnDone], None]
 """Begins a change, and calls its argument with the outcome later. Raises Refused."""
 
 
+class Changing(Protocol):
+    """Knows which changes are under way: a registry, of topics or of groups."""
+
+    def is_changing(self, name: str, /) -> bool: ...
+    def when_changed(self, name: str, done: OnDone, /) -> None: ...
+
+
 def handle(broker: Broker, request: AlterConfigsRequest, pending: ClientRequest) -> None:
     """AlterConfigs: replace all settings of each resource. Errors are those of `_alter`."""
     _alter(broker, request, pending, AlterConfigsResponse(), replacement)
@@ -70,8 +78,8 @@ def _alter(
 
     Errors per resource: INVALID_REQUEST (named twice, a setting twice, a null value, an unknown operation or
     kind of resource, another broker, a setting of the daemon that cannot be changed or have that value),
-    INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, POLICY_VIOLATION (internal topics),
-    KAFKA_STORAGE_ERROR.
+    INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, POLICY_VIOLATION (internal topics; too
+    many groups), KAFKA_STORAGE_ERROR.
     """
     named = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
     countdown = Countdown(lambda: pending.reply(response))
@@ -84,23 +92,25 @@ def _alter(
             if named[kind, name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             attempt = _change_starter(broker, kind, name, change_of(asked.configs), request.validate_only)
-            busy = name if kind == ConfigResourceType.TOPIC else DEFAULTS
-            _begin(broker.registry, busy, attempt, result, countdown)
+            busy = DEFAULTS if kind == ConfigResourceType.BROKER else name
+            of_group = kind == ConfigResourceType.GROUP
+            changing: Changing = broker.registry.groups if of_group else broker.registry
+            _begin(changing, busy, attempt, result, countdown)
         except Refused as refused:
             _refuse(result, refused, countdown)
     countdown.seal()
 
 
 def _begin(
-    registry: TopicRegistry,
+    changing: Changing,
     busy: str,
     attempt: BeginChange,
     result: AlterConfigsResourceResponse,
     countdown: Countdown,
 ) -> None:
-    """Begin the change when no other of the same topic, or of the daemon's settings, is under way."""
-    if registry.is_changing(busy):
-        registry.when_changed(busy, lambda _: _begin(registry, busy, attempt, result, countdown))
+    """Begin the change when no other of the same topic or group, or of the daemon's settings, is under way."""
+    if changing.is_changing(busy):
+        changing.when_changed(busy, lambda _: _begin(changing, busy, attempt, result, countdown))
         return
 
     def done(error: ErrorCode) -> None:
@@ -123,6 +133,8 @@ def _change_starter(broker: Broker, kind: int, name: str, change: Change, valida
     registry = broker.registry
     if kind == ConfigResourceType.TOPIC:
         return lambda done: _alter_topic(registry, name, change, validate_only, done)
+    if kind == ConfigResourceType.GROUP:
+        return lambda done: _alter_group(registry, name, change, validate_only, done)
     if kind != ConfigResourceType.BROKER:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     _check_broker(name, registry.settings.node_id)
@@ -159,11 +171,13 @@ def _alter_topic(
 def _list_default(name: str, operation: ConfigOperation, settings: TopicSettings) -> str:
     key = TOPIC_KEYS.get(name)
     if key is None or key.kind.type is not ConfigType.LIST:
-        raise Refused(
-            ErrorCode.INVALID_CONFIG,
-            f"Can't {operation.name} to key {name} because its type is not LIST.",
-        )
+        raise _not_a_list(name, operation)
     return default_text(name, settings)
+
+
+def _not_a_list(name: str, operation: ConfigOperation) -> Refused:
+    words = f"Can't {operation.name} to key {name} because its type is not LIST."
+    return Refused(ErrorCode.INVALID_CONFIG, words)
 
 
 def _check_internal(topic: Topic, overrides: Mapping[str, str]) -> None:
@@ -177,6 +191,41 @@ def _check_internal(topic: Topic, overrides: Mapping[str, str]) -> None:
             ErrorCode.POLICY_VIOLATION,
             f"Topic '{topic.name}' is the daemon's own, its settings cannot be changed: {', '.join(refused)}",
         )
+
+
+# Groups.
+
+
+def _alter_group(
+    registry: TopicRegistry, group_id: str, change: Change, validate_only: bool, done: OnDone
+) -> None:
+    """Check, in Kafka's order, operations, name and settings, then room; then alter the group. Raises Refused.
+
+    There need not be such a group.
+    """
+    groups = registry.groups
+    current = groups.texts(group_id)
+    asked = change(current, _group_list_default)
+    if not group_id:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    try:
+        texts = checked(asked, registry.settings)
+    except InvalidConfig as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    if texts and len(group_id.encode()) > MAX_GROUP_ID_BYTES:
+        words = f"The id of a group with settings has at most {MAX_GROUP_ID_BYTES} bytes."
+        raise Refused(ErrorCode.POLICY_VIOLATION, words)
+    if texts and not groups.has_room_for(group_id):
+        words = f"There are settings of {MAX_GROUPS} groups already, the most that are kept."
+        raise Refused(ErrorCode.POLICY_VIOLATION, words)
+    if validate_only or texts == current:
+        done(ErrorCode.NONE)
+    else:
+        groups.alter(group_id, texts, done)
+
+
+def _group_list_default(name: str, operation: ConfigOperation) -> str:
+    raise _not_a_list(name, operation)  # No setting of groups is a list.
 
 
 # The daemon.

@@ -1,14 +1,15 @@
-"""DescribeConfigs (key 32): the settings of topics and broker, and where each value comes from (KIP-226)."""
+"""DescribeConfigs (key 32): settings of topics, groups and broker, and where each value comes from (KIP-226)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.broker_configs import BrokerConfig, broker_configs
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.dynamic_settings import plain_text, values_of
+from coordinator.topics.group_configs import GROUP_KEYS, GroupKey, current_text
 from coordinator.topics.names import name_problem
 from coordinator.topics.refusal import Refused
 from coordinator.topics.settings import TopicSettings
@@ -69,6 +70,8 @@ def _configs(broker: Broker, asked: DescribeConfigsResource) -> Iterable[Describ
         return _topic_configs(broker, asked.resource_name)
     if asked.resource_type == ConfigResourceType.BROKER:
         return _broker_configs(broker, asked.resource_name)
+    if asked.resource_type == ConfigResourceType.GROUP:
+        return _group_configs(broker, asked.resource_name)
     raise Refused(ErrorCode.INVALID_REQUEST, f"Resource type {asked.resource_type} has no settings here.")
 
 
@@ -121,6 +124,34 @@ def _synonyms_of(name: str, settings: TopicSettings) -> list[DescribeConfigsSyno
 
 def _synonym(name: str, value: str | None, source: ConfigSource) -> DescribeConfigsSynonym:
     return DescribeConfigsSynonym(name=name, value=value, source=source)
+
+
+def _group_configs(broker: Broker, group_id: str) -> list[DescribeConfigsResourceResult]:
+    """Return the settings of a group, whether there is such a group or not."""
+    if not group_id:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    texts, settings = broker.registry.groups.texts(group_id), broker.registry.settings
+    return [_group_setting(key, texts, settings) for key in GROUP_KEYS.values()]
+
+
+def _group_setting(
+    key: GroupKey, texts: Mapping[str, str], settings: TopicSettings
+) -> DescribeConfigsResourceResult:
+    synonyms = (
+        [_synonym(key.name, key.default, ConfigSource.DEFAULT_CONFIG)]
+        if key.broker_name is None
+        else _synonyms_of(key.broker_name, settings)
+    )
+    if key.name in texts:
+        synonyms.insert(0, _synonym(key.name, texts[key.name], ConfigSource.GROUP_CONFIG))
+    return DescribeConfigsResourceResult(
+        name=key.name,
+        value=current_text(key.name, texts, settings),
+        config_source=synonyms[0].source,
+        synonyms=synonyms,
+        config_type=key.kind.type,
+        documentation=None,
+    )
 
 
 def _broker_configs(broker: Broker, name: str) -> list[DescribeConfigsResourceResult]:

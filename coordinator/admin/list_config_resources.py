@@ -1,4 +1,4 @@
-"""ListConfigResources (key 74): the resources that DescribeConfigs describes: all topics and the one broker."""
+"""ListConfigResources (key 74): what has settings: groups that some are set for, the broker, all topics."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ def handle(broker: Broker, request: ListConfigResourcesRequest, pending: ClientR
 
 def _resources(broker: Broker, kinds: set[int]) -> list[ConfigResource]:
     found: list[tuple[str, ConfigResourceType]] = []
+    if ConfigResourceType.GROUP in kinds:
+        found += [(group_id, ConfigResourceType.GROUP) for group_id in sorted(broker.registry.groups.all())]
     if ConfigResourceType.BROKER in kinds:
         found.append((str(broker.settings.node_id), ConfigResourceType.BROKER))
     if ConfigResourceType.TOPIC in kinds:

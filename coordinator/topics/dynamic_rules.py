@@ -30,7 +30,7 @@ def check_step(changed: Mapping[str, str], before: Lookup, after: Lookup, log_di
     """
     for check in (
         _requirement_problems(changed, after, log_directory),
-        _interval_problems(changed),
+        _interval_problems(changed, after),
         _step_problems(changed, before),
         _local_retention_problems(changed, after),
     ):
@@ -64,10 +64,14 @@ def cordon_problems(cordoned: Sequence[str], log_directory: str) -> Iterator[str
         )
 
 
-def _interval_problems(changed: Mapping[str, str]) -> Iterator[str]:
+def _interval_problems(changed: Mapping[str, str], after: Lookup) -> Iterator[str]:
     for name in INTERVALS:
-        highest = name.replace(".assignment", ".max.assignment")
-        if name in changed and int(changed[name]) > _number(BROKER_OPTIONS[highest].default):
+        if name not in changed:
+            continue
+        lowest, highest = (name.replace(".assignment", f".{end}.assignment") for end in ("min", "max"))
+        if int(changed[name]) < _number(after(lowest)):
+            yield f"{name} must be greater than or equal to {lowest}"
+        if int(changed[name]) > _number(after(highest)):
             yield f"{name} must be less than or equal to {highest}"
 
 

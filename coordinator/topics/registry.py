@@ -26,6 +26,7 @@ from coordinator.topics.dynamic_settings import (
     with_dynamic,
 )
 from coordinator.topics.feature_levels import HIGHEST_LEVELS, FeatureLevels
+from coordinator.topics.group_registry import GroupRegistry
 from coordinator.topics.names import collision_key
 from coordinator.topics.partition import Partition, PartitionServices
 from coordinator.topics.settings import DynamicSettings, TopicSettings
@@ -76,6 +77,7 @@ class TopicRegistry(TopicLookup):
         super().__init__(settings.rack)
         self.settings = self._static_settings = settings
         self.features = HIGHEST_LEVELS
+        self.groups = GroupRegistry(store, workers)
         self.on_deleted: list[OnDeleted] = []
         self.on_altered: list[Callable[[TopicSettings], None]] = []
         self._store = store
@@ -88,11 +90,12 @@ class TopicRegistry(TopicLookup):
         """Remove what a crash left and open every log, before anything is served.
 
         Waits for the disk. Raises StorageError; InvalidConfig if this version refuses a setting in the catalogue
-        or in the file of dynamic settings. Stored settings that conflict with those of this start do not raise: as
+        or in a file of changed settings. Stored settings that conflict with those of this start do not raise: as
         in Kafka they apply, and the log names them.
         """
         self.settings = self._settings_of_this_start()
         self.features = self._store.features()
+        self.groups.open()
         self._store.clear_leftovers()
         for entry in self._store.entries():
             config = self._config_of_this_start(entry)

@@ -1,4 +1,5 @@
-"""The daemon's settings that the data plane reads, and all that may change at run time: plain values.
+"""The daemon's settings that the data plane reads, those that stand above or below what a client may set for a
+topic or a group, and all that may change at run time: plain values.
 
 `coordinator/settings/model.py` checks them where they are read; nothing here parses or looks anything up.
 """
@@ -27,7 +28,7 @@ NOTHING_DYNAMIC = DynamicSettings({}, {})
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """The daemon's settings that concern topics, with Kafka's defaults.
+    """The daemon's settings that concern topics, or the settings of single groups, with Kafka's defaults.
 
     `dynamic` has the values that were changed at run time, and `static` the settings without these changes.
     """
@@ -78,6 +79,15 @@ class TopicSettings:
     max_connections_per_ip_overrides: str = ""
     max_connection_creation_rate: int = INT32_MAX
     cordoned_log_dirs: str = ""
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_max_session_timeout_ms: int = 60_000
+    group_consumer_min_assignment_interval_ms: int = 0
+    group_consumer_assignment_interval_ms: int = 1_000
+    group_consumer_max_assignment_interval_ms: int = 15_000
     dynamic: DynamicSettings = NOTHING_DYNAMIC
     static: TopicSettings | None = None
 

@@ -1,4 +1,6 @@
-"""The topics on the disk: the catalogue and the logs. Waits for the disk; one caller at a time.
+"""The topics on the disk: the catalogue and the logs; beside them, what was changed at run time.
+
+Waits for the disk; one caller at a time.
 
 A topic exists if it is in the catalogue. The directory of a partition is made with its first batch, and removed
 after the topic has left the catalogue. So a directory that a crash has left holds an id that no topic in the
@@ -16,6 +18,7 @@ import structlog
 from coordinator.topics.catalogue import FILE_NAME, CatalogueEntry, read_catalogue, write_catalogue
 from coordinator.topics.dynamic_settings import read_dynamic, write_dynamic
 from coordinator.topics.feature_levels import FeatureLevels, read_features, write_features
+from coordinator.topics.group_configs import GroupConfigs, read_group_configs, write_group_configs
 from coordinator.topics.names import SHARD_TOPICS
 from coordinator.topics.settings import DynamicSettings
 from protocol.topic_partition import TopicPartition
@@ -41,6 +44,7 @@ class TopicStore:
         catalogue = read_catalogue(files, directory.path)
         self._entries = {entry.name: entry for entry in catalogue.entries}
         self._deleted_ids = catalogue.deleted_ids
+        self._groups: GroupConfigs = {}
 
     def entries(self) -> list[CatalogueEntry]:
         return list(self._entries.values())
@@ -164,6 +168,17 @@ class TopicStore:
     def set_features(self, features: FeatureLevels) -> None:
         """Store the levels of features; they are durable when this returns. Raises StorageError."""
         write_features(self._files, self._directory.path, features)
+
+    def group_configs(self) -> GroupConfigs:
+        """Read what is set for groups. Raises StorageError."""
+        self._groups = read_group_configs(self._files, self._directory.path)
+        return self._groups
+
+    def configure_groups(self, changes: GroupConfigs) -> None:
+        """Replace what is set for the groups in `changes`; durable when this returns. Raises StorageError."""
+        groups = {group_id: texts for group_id, texts in {**self._groups, **changes}.items() if texts}
+        write_group_configs(self._files, self._directory.path, groups)
+        self._groups = groups
 
     def _add_partitions(self, entry: CatalogueEntry, config: LogConfig, first: int) -> list[PartitionLog]:
         """Open the new partitions' logs, after removing leftovers, and store `entry`; return the logs.

@@ -68,6 +68,22 @@ def test_kafka_python_alters_settings(kafka_python: KafkaAdminClient, observer: 
     assert value("retention.ms") == "604800000"
 
 
+def test_kafka_python_alters_settings_of_a_group(kafka_python: KafkaAdminClient, observer: Observer) -> None:
+    name = "consumer.session.timeout.ms"
+
+    def value() -> object:
+        found = kafka_python.describe_configs([Resource("GROUP", "tuned")], config_filter="all")
+        ((settings,),) = (each.values() for each in found.values())
+        return settings[name]["value"]
+
+    kafka_python.alter_configs([Resource("GROUP", "tuned", configs={name: "50000"})])
+    assert value() == "50000"
+    assert "tuned" in str(kafka_python.list_config_resources([Kind.GROUP]))
+    kafka_python.reset_configs([Resource("GROUP", "tuned", configs=[name])])
+    assert value() == "45000"
+    assert "tuned" not in str(kafka_python.list_config_resources([Kind.GROUP]))
+
+
 def test_kafka_python_deletes_records(kafka_python: KafkaAdminClient, observer: Observer) -> None:
     topic = observer.create_topic("emptied", 1)
     observer.write(topic, map(str, range(5)), 0)

@@ -41,6 +41,26 @@ def test_configs_of_a_topic(fleet: Fleet, observer: Observer) -> None:
     )
 
 
+def test_configs_of_a_group(fleet: Fleet) -> None:
+    group = ("--entity-type", "groups", "--entity-name", "tuned")
+    altered(
+        fleet,
+        *group,
+        "--add-config",
+        "consumer.session.timeout.ms=50000,share.isolation.level=read_committed",
+    )
+    assert described(fleet, *group) == {
+        "consumer.session.timeout.ms": "50000",
+        "share.isolation.level": "read_committed",
+    }
+    assert "tuned" in fleet.run_tool(CONFIGS, "--describe", "--entity-type", "groups")
+    altered(fleet, *group, "--delete-config", "consumer.session.timeout.ms,share.isolation.level")
+    assert described(fleet, *group) == {}
+    tool = fleet.start_tool(CONFIGS, "--alter", *group, "--add-config", "foo=1")
+    words = "Unknown group config name: foo"
+    tool.wait_for(lambda: words in tool.story() + tool.text, "refusal", may_end=True)
+
+
 def test_configs_of_the_broker(fleet: Fleet) -> None:
     all_brokers = ("--entity-type", "brokers", "--entity-default")
     key = "log.cleaner.delete.retention.ms"

@@ -1,10 +1,10 @@
 """Compares what two brokers answered to the same script, field by field.
 
 What each broker makes up for itself is renamed one to one, in the order in which the script came to see it:
-the UUIDs inside member ids, generated member ids, topic ids, producer ids, sessions of fetches, host and port. Throttle times, and when
-a transaction began, have to be plausible. Lists whose order Kafka leaves to a hash map are sorted. Nothing else is
-masked: what remains has to be equal, and where nothing had to be masked, the bytes have to be. Bytes that no
-message accounts for count as a difference.
+the UUIDs inside member ids, generated member ids, topic ids, producer ids, sessions of fetches, host and port.
+Throttle times, and when a transaction began, have to be plausible. Lists whose order Kafka leaves to a hash map
+are sorted. Nothing else is masked: what remains has to be equal, and where nothing had to be masked, the bytes
+have to be. Bytes that no message accounts for count as a difference.
 """
 
 from __future__ import annotations

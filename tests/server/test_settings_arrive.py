@@ -83,12 +83,6 @@ HELD_OTHERWISE: Final = {
     "log_roll_jitter_hours": "tests/test_settings.py::test_the_finer_unit_of_rolling_wins",
     "log_retention_minutes": "tests/test_settings.py::test_the_finest_unit_of_retention_wins",
     "log_retention_hours": "tests/test_settings.py::test_the_finest_unit_of_retention_wins",
-    **{
-        f"group_consumer_{bound}_{name}": "tests/test_settings.py::"
-        "test_settings_of_consumer_groups_are_within_their_bounds"
-        for bound in ("min", "max")
-        for name in ("heartbeat_interval_ms", "session_timeout_ms", "assignment_interval_ms")
-    },
     "muster_log_level": "tests/test_serve.py::test_lines_below_the_level_of_the_log_are_left_out",
 }
 """Settings that say where the daemon is, or are read before it is built; with a test that notices."""

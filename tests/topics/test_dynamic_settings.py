@@ -129,6 +129,22 @@ def test_what_cannot_be_changed_is_refused_by_name(world: World, name: str) -> N
         assert change(world, scope, (name, "1")) == (ErrorCode.INVALID_REQUEST, words)
 
 
+def test_an_interval_of_consumer_groups_is_within_the_bounds_of_this_start(tmp_path: Path) -> None:
+    own, least, most = (f"group.consumer.{end}assignment.interval.ms" for end in ("", "min.", "max."))
+    given = TopicSettings(
+        group_consumer_min_assignment_interval_ms=500, group_consumer_max_assignment_interval_ms=20_000
+    )
+    world = World(tmp_path, given)
+    for value, words in (
+        ("499", f"{own} must be greater than or equal to {least}"),
+        ("20001", f"{own} must be less than or equal to {most}"),
+    ):
+        assert change(world, ALL, (own, value)) == (ErrorCode.INVALID_REQUEST, words)
+    for value in ("500", "20000"):
+        assert change(world, ALL, (own, value)) == (0, None)
+        assert world.registry.settings.group_consumer_assignment_interval_ms == int(value)
+
+
 BAD_STEP = (
     "Invalid value org.apache.kafka.common.config.ConfigException: {} "
     "for configuration Invalid dynamic configuration"

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from coordinator.effects import Effects, Moment, RequestContext
 from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.classic.join_request import rebalance_timeout_ms_of
 from coordinator.groups.consumer.classic_checks import (
     check_classic,
     check_generation,

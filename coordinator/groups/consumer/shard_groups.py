@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from coordinator.effects import Effects, ReplyTo
 from coordinator.groups.classic.group import Group
@@ -23,9 +24,15 @@ class GroupOverrides:
     assignment_interval_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+NO_OVERRIDES: Final = GroupOverrides()
+
+
+@dataclass(slots=True)
 class ConsumerGroupSettings:
-    """The settings of consumer groups, Kafka's names without `group.consumer`. Defaults are a stock broker's."""
+    """The settings of consumer groups, Kafka's names without `group.consumer`. Defaults are a stock broker's.
+
+    All shards of a daemon share one, whose `assignment_interval_ms` and `overrides` change between two events.
+    """
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -36,10 +43,17 @@ class ConsumerGroupSettings:
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     classic_max_size: int = 2**31 - 1  # `group.max.size`, of what a downgrade makes.
     most_weight: int = MOST_WEIGHT  # Of targets that are computed at once; no setting of users.
-    overrides: Mapping[str, GroupOverrides] = field(default_factory=dict)  # By group id.
+    overrides: dict[str, GroupOverrides] = field(default_factory=dict)  # By group id; none of them is empty.
+
+    def override(self, group_id: str, own: GroupOverrides) -> None:
+        """Have what is set for one group stand above all this, in place of what was set for it before."""
+        if own == NO_OVERRIDES:
+            self.overrides.pop(group_id, None)
+        else:
+            self.overrides[group_id] = own
 
     def of(self, group_id: str) -> ConsumerGroupSettings:
-        """The settings as they are for one group."""
+        """The settings as they are for one group: a copy if it has overrides."""
         set_here = self.overrides.get(group_id)
         if set_here is None:
             return self

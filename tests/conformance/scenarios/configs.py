@@ -1,28 +1,33 @@
-"""Settings are described and altered: of topics, and of the broker as far as others beside do not feel it."""
+"""Settings are described and altered: of topics and groups, and of the broker as far as others do not feel it."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.incremental_alter_configs import IncrementalAlterableConfig as Operation
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResource as OperationsOnResource,
 )
+from protocol.messages.list_config_resources import ListConfigResourcesRequest
 from tests.conformance.admin_lines import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL
+from tests.conformance.new_members import NewMember
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
-from tests.conformance.topic_scenes import AT_MS, ask, eventually, make_topic, topic_name
+from tests.conformance.topic_scenes import AT_MS, ask, eventually, make_topic, quietly, topic_name
 from tests.topics.requests import produce_request
 from tests.topics.world import batch
 
-TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 KEYS: Final = ("retention.ms", "retention.bytes", "segment.bytes", "cleanup.policy", "max.message.bytes")
 BROKERS_KEY: Final = "log.cleaner.delete.retention.ms"
 """A setting of the broker that no other scenario looks at or needs."""
+
+SESSION, BEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
 Operations = tuple[tuple[str, int, str | None], ...]
 
@@ -50,10 +55,10 @@ def replaced(kind: int, name: str, **values: str | None) -> AlterConfigsRequest:
     )
 
 
-async def until_shown(run: Run, topic: str, key: str, value: str) -> None:
+async def until_shown(run: Run, name: str, key: str, value: str, kind: int = TOPIC) -> None:
     await eventually(
         run,
-        described(TOPIC, topic, key),
+        described(kind, name, key),
         4,
         lambda reply: [config.value for config in reply.results[0].configs] == [value],
     )
@@ -226,3 +231,112 @@ async def settings_of_the_broker_stand_below_those_of_topics(run: Run) -> None:
         await ask(run, incremental(BROKER, broker, (BROKERS_KEY, DELETE, None)), 1, broker)
         await until_shown(run, name, key, value)
         await ask(run, described(TOPIC, name, key), 4)
+
+
+@scenario("6 DescribeConfigs: of groups", versions=DESCRIBE_CONFIGS)
+async def settings_of_a_group_are_described(run: Run, version: int) -> None:
+    """Of one that is not there, too."""
+    await ask(run, described(GROUP, run.group), version)
+    changes: Operations = ((SESSION, SET, " 50000 "), ("share.renew.acknowledge.enable", SET, "FALSE"))
+    await ask(run, incremental(GROUP, run.group, *changes), 1)
+    await until_shown(run, run.group, SESSION, "50000", GROUP)
+    await ask(run, described(GROUP, run.group), version, "changed")
+    await ask(run, described(GROUP, run.group, SESSION, "foo"), version, "some")
+    without = described(GROUP, run.group, SESSION)
+    without.include_synonyms = False
+    await ask(run, without, version, "without synonyms")
+    await ask(run, described(GROUP, ""), version, "no name")
+    await ask(run, incremental(GROUP, run.group, *((name, DELETE, None) for name, *_ in changes)), 1)
+
+
+@scenario("6 AlterConfigs: of groups", versions=ALTER_CONFIGS)
+async def settings_of_a_group_are_replaced(run: Run, version: int) -> None:
+    await ask(run, replaced(GROUP, run.group, consumer_session_timeout_ms="50000"), version)
+    await until_shown(run, run.group, SESSION, "50000", GROUP)
+    listed = await quietly(run, ListConfigResourcesRequest(resource_types=[GROUP]), 1)
+    run.saw("listed", run.group in {each.resource_name for each in listed.config_resources})
+    for note, request in {
+        "unknown": replaced(GROUP, run.group, foo="1"),
+        "bad": replaced(GROUP, run.group, consumer_session_timeout_ms="x"),
+        "null": replaced(GROUP, run.group, consumer_session_timeout_ms=None),
+        "no name": replaced(GROUP, ""),
+    }.items():
+        await ask(run, request, version, note)
+    checked = replaced(GROUP, run.group, consumer_heartbeat_interval_ms="6000")
+    checked.validate_only = True
+    await ask(run, checked, version, "only checked")
+    await ask(run, replaced(GROUP, run.group, consumer_heartbeat_interval_ms="6000"), version, "others")
+    await until_shown(run, run.group, BEAT, "6000", GROUP)
+    await ask(run, described(GROUP, run.group), 4)
+    await ask(run, replaced(GROUP, run.group), version, "nothing")
+    await until_shown(run, run.group, BEAT, "5000", GROUP)
+    listed = await quietly(run, ListConfigResourcesRequest(resource_types=[GROUP]), 1)
+    run.saw("not listed", run.group in {each.resource_name for each in listed.config_resources})
+
+
+@scenario("6 IncrementalAlterConfigs: of groups", versions=INCREMENTAL)
+async def settings_of_a_group_that_are_beyond_their_bounds(run: Run, version: int) -> None:
+    """The changes are only validated, but for the first."""
+    await ask(run, incremental(GROUP, run.group, (SESSION, SET, "50000")), version)
+    await until_shown(run, run.group, SESSION, "50000", GROUP)
+    bounds = {
+        "session.timeout.ms": ("0", "44999", "45000", "60000", "60001"),
+        "heartbeat.interval.ms": ("0", "4999", "5000", "15000", "15001"),
+        "assignment.interval.ms": ("-1", "0", "15000", "15001"),
+    }
+    values = {f"{kind}.{name}": bounds[name] for kind in ("consumer", "share", "streams") for name in bounds}
+    values |= {
+        "share.record.lock.duration.ms": ("999", "14999", "15000", "60000", "60001"),
+        "share.delivery.count.limit": ("1", "2", "10", "11"),
+        "share.partition.max.record.locks": ("99", "100", "4000", "4001"),
+        "share.auto.offset.reset": (
+            "earliest",
+            "none",
+            "by_duration",
+            "by_duration:PT1H",
+            "by_duration:-PT1H",
+        ),
+        "share.isolation.level": ("read_committed", "READ_COMMITTED"),
+        "share.renew.acknowledge.enable": ("false", "TRUE", "yes"),
+        "streams.num.standby.replicas": ("-1", "0", "2", "3"),
+        "streams.initial.rebalance.delay.ms": ("-1", "0", "2147483647", "2147483648"),
+        "foo": ("1",),
+    }
+    changes: list[Operations] = [((name, SET, value),) for name in values for value in values[name]]
+    changes += [
+        ((SESSION, SET, "1"), (BEAT, SET, "1")),
+        ((SESSION, SET, "1"), ("share.delivery.count.limit", SET, "11")),
+        ((SESSION, SET, "x"), (BEAT, SET, "1")),
+        ((SESSION, APPEND, "1"),),
+        (("foo", SUBTRACT, "1"),),
+        (("foo", DELETE, None),),
+        ((SESSION, SET, None),),
+        ((SESSION, SET, "50000"), (SESSION, SET, "51000")),
+    ]
+    for operations in changes:
+        request = incremental(GROUP, run.group, *operations, validate_only=True)
+        await ask(run, request, version, str(operations))
+    await ask(run, incremental(GROUP, "", (SESSION, SET, "50000")), version, "no name")
+    await ask(run, described(GROUP, run.group), 4)
+    await ask(run, incremental(GROUP, run.group, (SESSION, DELETE, None)), version)
+
+
+@scenario("6 settings of groups in force")
+async def a_setting_of_a_group_is_in_force_with_its_next_heartbeat(run: Run) -> None:
+    """Kafka's coordinator may follow a change only after it was answered and is described."""
+    alice = NewMember(run, "alice")
+    await alice.beat()
+
+    async def until_told(interval_ms: int) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=run.group, member_id=alice.member_id, member_epoch=alice.epoch
+        )
+        await eventually(run, request, 1, lambda reply: bool(reply.heartbeat_interval_ms == interval_ms))
+
+    for value in ("6000", "7000", None):
+        operation = (BEAT, SET, value) if value else (BEAT, DELETE, None)
+        await ask(run, incremental(GROUP, run.group, operation), 1)
+        await until_shown(run, run.group, BEAT, value or "5000", GROUP)
+        await until_told(int(value or 5000))
+        await alice.beat(note=f"at {value}")
+    await alice.leave()
