@@ -46,6 +46,10 @@ class ClusterError(Exception):
     """The cluster cannot be reached, or has refused a request; the message is a sentence for the user."""
 
 
+class UnspokenError(ClusterError):
+    """The broker offers no version of a request that we speak."""
+
+
 class RefusedError(ClusterError):
     """The cluster answered with an error code."""
 
@@ -74,7 +78,7 @@ class _Request:
         ceiling = ours.max_version if self._max_version is None else self._max_version
         version = min(highest, ceiling)
         if version < max(lowest, ours.min_version):
-            raise ClusterError(
+            raise UnspokenError(
                 f"the broker offers no version of {type(self._message).__name__} that we speak"
             )
         return _PreparedRequest(self._message, version)

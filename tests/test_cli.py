@@ -15,14 +15,9 @@ import pytest
 from harness.processes import free_port, unread
 from muster.closed_output import STATUS_NOT_READ
 from muster.groups import tables
-from muster.groups.admin import (
-    GroupDescription,
-    GroupListing,
-    MemberDescription,
-    Move,
-    PartitionProgress,
-)
+from muster.groups.admin import GroupListing, Move
 from muster.groups.commands import TargetSelection, UsageError
+from muster.groups.descriptions import GroupDescription, MemberDescription, PartitionProgress
 from muster.groups.reset_offsets import (
     ShiftBy,
     Target,
@@ -44,9 +39,12 @@ ROOT = Path(__file__).parent.parent
 
 DESCRIPTION = GroupDescription(
     group_id="billing",
+    group_type="classic",
     state="Stable",
     protocol_type="consumer",
     protocol="range",
+    group_epoch=None,
+    target_assignment_epoch=None,
     coordinator=1,
     coordinator_address="localhost:9092",
     members=(

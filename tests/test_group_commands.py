@@ -20,6 +20,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.structs import TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ClientPartition
 
 from harness.daemon import MusterDaemon
 from harness.kafka_broker import KafkaBroker
@@ -128,6 +130,56 @@ async def test_describe_shows_members_offsets_ends_and_lag(server: ServerProcess
     rows = [[row[name] for name in columns] for row in found["progress"]]
     assert rows == [[0, 4, 10, 6], [1, None, 10, None]]
     assert {row["member_id"] for row in found["progress"]} == {only["member_id"]}
+
+
+@asynccontextmanager
+async def consumer_member(server: ServerProcess, group: str, client_id: str) -> AsyncIterator[Consumer]:
+    """A member by the consumer protocol (KIP-848) that has its partitions; its heartbeats go on by themselves."""
+    settings = {"bootstrap.servers": server.bootstrap, "group.id": group, "client.id": client_id}
+    consumer = Consumer({**settings, "group.protocol": "consumer", "enable.auto.commit": False})
+    consumer.subscribe(["orders"])
+    while not consumer.assignment():
+        await asyncio.to_thread(consumer.poll, 0.1)
+    try:
+        yield consumer
+    finally:
+        await asyncio.to_thread(consumer.close)
+
+
+async def test_a_consumer_group_is_described_with_its_epochs_and_targets(server: ServerProcess) -> None:
+    async with consumer_member(server, "consumers", "app") as consumer:
+        consumer.commit(offsets=[ClientPartition("orders", 0, 4)], asynchronous=False)
+        (found,) = await groups(server, "describe", "consumers")
+        listed = {group["group_id"]: group for group in await groups(server, "list")}
+        text = await asyncio.to_thread(printed, server, "describe", "consumers")
+    assert (found["group_type"], found["state"], found["protocol"]) == ("consumer", "Stable", "uniform")
+    assert found["group_epoch"] == found["target_assignment_epoch"] > 0
+    (only,) = found["members"]
+    assert (only["client_id"], only["upgraded"]) == ("app", True)
+    assert only["member_epoch"] == found["group_epoch"]
+    assert only["partitions"] == only["target_partitions"] == ["orders-0", "orders-1"]
+    rows = [[row[name] for name in ("committed_offset", "lag", "member_id")] for row in found["progress"]]
+    assert rows == [[4, 6, only["member_id"]], [None, None, only["member_id"]]]
+    assert listed["consumers"]["group_type"] == found["group_type"]
+    assert f"type consumer, assignment strategy uniform, group epoch {found['group_epoch']}" in text
+    assert "current assignment" in text
+
+
+async def test_a_consumer_group_is_reset_and_deleted_once_it_has_no_members(server: ServerProcess) -> None:
+    reset = ["reset-offsets", "consumers-reset", "--topic", "orders", "--to-offset", "3", "--execute"]
+    async with consumer_member(server, "consumers-reset", "app"):
+        refused = await groups(server, *reset, status=1)
+        kept = await groups(server, "delete", "consumers-reset", status=1)
+    assert refused == "muster: group consumers-reset has 1 live members (state Stable); stop them first\n"
+    assert kept == {"consumers-reset": "NON_EMPTY_GROUP"}
+    await groups(server, *reset)
+    assert await committed(server, "consumers-reset") == {0: 3, 1: 3}
+    (empty,) = await groups(server, "describe", "consumers-reset")
+    assert (empty["group_type"], empty["state"], empty["members"]) == ("consumer", "Empty", [])
+    assert await groups(server, "delete", "consumers-reset") == {"consumers-reset": "NONE"}
+    assert (await groups(server, "describe", "consumers-reset", status=1)).startswith(
+        "muster: there is no group"
+    )
 
 
 async def test_describing_a_group_that_is_not_there_says_so(server: ServerProcess) -> None:
@@ -274,7 +326,7 @@ async def test_history_shows_why_a_group_rebalanced(server: ServerProcess) -> No
     assert [event["to_state"] for event in events][-1] == "Empty"
     assert {"PreparingRebalance", "CompletingRebalance", "Stable"} <= {event["to_state"] for event in events}
     assert all(event["reason"] and event["cause"] for event in events)
-    for more, heading in (((), "last to join"), (("--events",), "took")):
+    for more, heading in (((), "waited for"), (("--events",), "took")):
         done = await asyncio.to_thread(history_as_text, server, "history", *more)
         assert heading in done.stdout.splitlines()[0]
         assert "member joined" in done.stdout
@@ -282,6 +334,18 @@ async def test_history_shows_why_a_group_rebalanced(server: ServerProcess) -> No
     done = await asyncio.to_thread(history_as_text, server, "history", "--newest", "2", "--events")
     assert len(done.stdout.splitlines()) == 1 + 2
     assert done.stderr == f"only the newest 2 of {len(events)} events are shown: see --newest\n"
+
+
+async def test_history_shows_the_phases_of_a_consumer_group(server: ServerProcess) -> None:
+    if not IS_MUSTER:
+        pytest.skip("only Muster keeps a history")
+    async with consumer_member(server, "consumers-history", "a"):
+        pass
+    events = await wait_for_events(server, "consumers-history", "Empty")
+    assert {event["cause"] for event in events} >= {"member_joined", "member_left"}
+    ends = [event for event in events if event["rebalance_cause"] is not None]
+    shown = await asyncio.to_thread(printed, server, "history", "consumers-history")
+    assert len(shown.splitlines()) == 1 + len(ends)
 
 
 async def test_history_shows_that_a_topic_has_grown(server: ServerProcess) -> None:
@@ -308,17 +372,17 @@ async def test_history_shows_that_a_topic_has_grown(server: ServerProcess) -> No
 
 def history_as_text(server: ServerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`muster groups history` as people see it."""
-    command = [
-        sys.executable,
-        "-m",
-        "muster",
-        "groups",
-        "history",
-        *arguments,
-        "--bootstrap",
-        server.bootstrap,
-    ]
+    return as_text(server, "history", *arguments)
+
+
+def as_text(server: ServerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `muster groups ...` as people do."""
+    command = [sys.executable, "-m", "muster", "groups", *arguments, "--bootstrap", server.bootstrap]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+
+
+def printed(server: ServerProcess, *arguments: str) -> str:
+    return as_text(server, *arguments).stdout
 
 
 async def wait_for_events(server: ServerProcess, group: str, last_state: str) -> list[dict[str, Any]]:

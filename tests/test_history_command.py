@@ -55,8 +55,8 @@ def test_a_history_reads_as_rebalances_and_what_happened_beside_them() -> None:
     shown = rows(rebalance_table(rebalance_views(history_of_a_group())))
     assert [row[1:9] for row in shown] == [
         ["member joined (2 times)", "i-a", "a@10.0.0.1", "Stable", "1", "2", "6,000 ms", "0 ms"],
-        ["session expired; then member joined: scale up", "b-uuid2", "b@10.0.0.1", "Stable", "2", "2",
-         "250 ms", "0 ms"],
+        ["session expired; then member joined: scale up", "b-00000000-0000-0000-0000-000000000002", "b@10.0.0.1",
+         "Stable", "2", "2", "250 ms", "0 ms"],
         ["static member replaced", "i-a", "a-2@10.0.0.1", "Stable", "2", "2", "-", "-"],
         ["member left: shutdown; then member left; then no members remain", "i-a", "a-2@10.0.0.1", "Empty", "3",
          "0", "0 ms", "-"],
@@ -68,9 +68,9 @@ def test_each_event_is_a_row_with_its_step_or_the_state_it_happened_in() -> None
     assert [row[0] for row in table] == [local_time(event.wall_ms) for event in history_of_a_group()]
     assert [row[1:] for row in table][-6:-3] == [
         ["PreparingRebalance -> CompletingRebalance", "2", "all members joined", "-", "-", "2",
-         "PreparingRebalance 250 ms", "i-a-uuid1 a@10.0.0.1 after 250 ms"],
+         "PreparingRebalance 250 ms", "i-a-00000000-0000-0000-0000-000000000001 a@10.0.0.1 after 250 ms"],
         ["CompletingRebalance -> Stable", "2", "leader's assignment stored", "i-a", "a@10.0.0.1", "2",
-         "CompletingRebalance 0 ms", "i-a-uuid1 a@10.0.0.1 after 0 ms"],
+         "CompletingRebalance 0 ms", "i-a-00000000-0000-0000-0000-000000000001 a@10.0.0.1 after 0 ms"],
         ["Stable", "2", "static member replaced", "i-a", "a-2@10.0.0.1", "2", "-", "-"],
     ]  # fmt: skip
 

@@ -113,6 +113,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.effects",
         "coordinator.groups.causes",
         "coordinator.groups.classic.states",
+        "coordinator.groups.consumer.states",
         "coordinator.history.events",
         "protocol",
     ),
@@ -138,6 +139,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.groups.record_schemas",
         "coordinator.groups.causes",
         "coordinator.groups.classic.states",
+        "coordinator.groups.consumer.record_schemas",
+        "coordinator.groups.consumer.states",
         "coordinator.history.events",
     ),
     # It writes a log directory as a daemon leaves it, and has the daemon's own core make what is in it.

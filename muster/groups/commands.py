@@ -15,7 +15,8 @@ from cyclopts import App, Parameter
 
 from muster.cluster import DEFAULT_BOOTSTRAP, ClusterError, connected
 from muster.groups import history_tables, tables
-from muster.groups.admin import commit_moves, delete_groups, describe_group, list_groups, require_no_members
+from muster.groups.admin import commit_moves, delete_groups, list_groups
+from muster.groups.descriptions import describe_group, require_no_members
 from muster.groups.history import MAX_EVENTS, read_history
 from muster.groups.rebalance_views import rebalance_views
 from muster.groups.reset_offsets import (
@@ -133,7 +134,10 @@ def list_command(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = 
 def describe(
     group: str, *more: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False
 ) -> int:
-    """Show members, committed offsets, log ends and lag of one or more groups."""
+    """Show members, committed offsets, log ends and lag of one or more groups.
+
+    Of a consumer group also its epochs, and what each member is to have: as kafka-consumer-groups names them.
+    """
 
     async def run() -> int:
         async with connected(bootstrap) as cluster:

@@ -1,8 +1,8 @@
 """Puts a group's events into the order in which they happened, where the topic's order may be wrong.
 
 The coordinator writes them in order, and a group has one partition; so offsets are the order, also where its
-clock was set back in between. A copy of the topic may have some swapped. The states show which it is: an event
-begins in the state in which the one before it ended.
+clock was set back in between. A copy of the topic may have some swapped. States and generations show which it is:
+an event begins in the state in which the one before it ended, and generations rise.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def _time(event: GroupEvent) -> tuple[int, int]:
 
 
 def _break_count(events: Sequence[GroupEvent]) -> int:
-    """How often an event does not begin in the state in which the one before it ended, restarts not counted."""
+    """How often an event does not begin where the one before it ended, restarts not counted."""
     return sum(
-        before.to_state != after.from_state
+        before.to_state != after.from_state or before.generation_id > after.generation_id
         for before, after in pairwise(events)
         if after.from_state != DEAD.value
     )

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from coordinator.effects import GroupEvent
 from muster.groups.history import GroupHistory
-from muster.groups.rebalance_views import RebalanceView
-from muster.groups.rebalances import ASSIGNING, JOINING, Rebalance
+from muster.groups.rebalance_views import Phases, RebalanceView
+from muster.groups.rebalances import ASSIGNING, FIRST_PHASES, LAST_PHASES, RECONCILING, Rebalance
 from muster.groups.tables import UNKNOWN, add_row, new_table
 
 
@@ -28,7 +28,7 @@ def rebalance_table(views: Iterable[RebalanceView]) -> Table:
         "members",
         "joining",
         "assigning",
-        "last to join",
+        "waited for",
     )
     for view in views:
         rebalance = view.rebalance
@@ -95,9 +95,16 @@ def _figures_of(view: RebalanceView) -> tuple[object, ...]:
         return (None, None, None, None)
     if rebalance is None:
         return (last.generation_id, last.member_count, None, None)
-    spent = (view.spent_ms(phase) for phase in (JOINING, ASSIGNING))
-    shown = (None if spent_ms is None else f"{spent_ms:,} ms" for spent_ms in spent)
+    shown = (_time_in(view, phases) for phases in (FIRST_PHASES, LAST_PHASES))
     return (rebalance.generation_id, rebalance.member_count, *shown)
+
+
+def _time_in(view: RebalanceView, phases: Phases) -> str | None:
+    """The time in these phases, with the name of one that only consumer groups have: it is not the heading's."""
+    spent_ms, only = view.spent_ms(phases), view.only_phase(phases)
+    if spent_ms is None:
+        return None
+    return f"{only} {spent_ms:,} ms" if only in (ASSIGNING, RECONCILING) else f"{spent_ms:,} ms"
 
 
 def _outcome(view: RebalanceView) -> str:

@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from coordinator.effects import GroupEvent
 from muster.groups.rebalances import (
-    ASSIGNING,
     ENDS_OF_A_PHASE,
-    JOINING,
+    FIRST_PHASES,
     REBALANCING,
     EventRole,
     Rebalance,
     RebalanceFold,
 )
+
+Phases: TypeAlias = tuple[str, str]
+"""FIRST_PHASES or LAST_PHASES."""
 
 CAUSES_MAX: Final = 5
 """The number of different reasons shown for one rebalance."""
@@ -65,13 +67,22 @@ class RebalanceView:
         more = len(shown) - CAUSES_MAX
         return shown if more <= 0 else [*shown[:CAUSES_MAX], f"{more} other causes"]
 
-    def spent_ms(self, phase: str) -> int | None:
-        """The time in a phase, summed over all attempts; None if no attempt has completed the phase."""
+    def spent_ms(self, phases: Phases) -> int | None:
+        """The time in FIRST_PHASES or LAST_PHASES, summed over all attempts; None if none was completed."""
         if self.rebalance is None:
             return None
-        spent = {JOINING: self.rebalance.join_ms, ASSIGNING: self.rebalance.sync_ms}[phase]
-        is_known = any(phase in event.phase_ms or phase in event.rebalance_ms for event in self.events)
-        return spent if spent or is_known else None
+        spent = self.rebalance.join_ms if phases is FIRST_PHASES else self.rebalance.sync_ms
+        return spent if spent or self._completed(phases) else None
+
+    def only_phase(self, phases: Phases) -> str | None:
+        """The one of these phases that it went through; None if there were both, or neither is known."""
+        found = self._completed(phases)
+        return found.pop() if len(found) == 1 else None
+
+    def _completed(self, phases: Phases) -> set[str]:
+        return {
+            each for event in self.events for each in (*event.phase_ms, *event.rebalance_ms) if each in phases
+        }
 
 
 def rebalance_views(events: Iterable[GroupEvent]) -> list[RebalanceView]:

@@ -1,6 +1,7 @@
 """Folds one group's events, one by one, into rebalances; used by the command line and by the Spark jobs.
 
-A rebalance lasts from the first change until the group is Stable, Empty or Dead, however often it begins again.
+A rebalance lasts from the first change until the group is Stable, Empty or Dead, however often it begins again,
+and also where the group becomes one of the other kind meanwhile; in a consumer group one event may be all of it.
 The event that ends it has its cause and its time in each phase; the rest is gathered on the way. So a rebalance
 that was running when the topic began has a row as well, with what is known. One without an event of its end (that
 was dropped, or the coordinator died) is over with the first later event that shows it: it then lasts until the
@@ -9,21 +10,22 @@ last event of its own. Plain functions of events: nothing is read or shown here.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind, current_slug
 from coordinator.groups.classic.states import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE
+from coordinator.groups.consumer.states import GroupState as ConsumerGroupState
 
+# The phases of classic groups, and of consumer groups: there the coordinator assigns, then members go there.
 JOINING: Final = PREPARING_REBALANCE.value
-ASSIGNING: Final = COMPLETING_REBALANCE.value
-# The phases of consumer groups: there the coordinator assigns, and members then go there one by one.
-TARGET_MISSING: Final = "Assigning"
-RECONCILING: Final = "Reconciling"
-FIRST_PHASES: Final = (JOINING, TARGET_MISSING)
-LAST_PHASES: Final = (ASSIGNING, RECONCILING)
+SYNCING: Final = COMPLETING_REBALANCE.value
+ASSIGNING: Final = ConsumerGroupState.ASSIGNING.value
+RECONCILING: Final = ConsumerGroupState.RECONCILING.value
+FIRST_PHASES: Final = (JOINING, ASSIGNING)
+LAST_PHASES: Final = (SYNCING, RECONCILING)
 REBALANCING: Final = frozenset((*FIRST_PHASES, *LAST_PHASES))
 UNKNOWN: Final = "Unknown"  # Kafka's name for an unknown state.
 
@@ -38,6 +40,10 @@ ENDS_OF_A_PHASE: Final = frozenset(
     )
 )
 """Causes of the regular end of a phase, which are never a rebalance's reason; a timeout can be a reason."""
+
+CHANGES_OF_KIND: Final = frozenset((CauseKind.GROUP_UPGRADED.slug, CauseKind.GROUP_DOWNGRADED.slug))
+"""Causes by which a group becomes one of the other kind (KIP-848). A rebalance that is on goes on in it, while the
+coordinator's own sums of it begin anew: those of all its events count then."""
 
 CAUSES_MAX: Final = 40
 """The number of different causes kept for one rebalance; today's events have about as many."""
@@ -89,17 +95,19 @@ class Running:
     heard_ms: int = 0
     generation_id: int = 0
     member_count: int = 0
+    is_of_both_kinds: bool = False  # The group became one of the other kind within it.
 
     @classmethod
     def since(cls, event: GroupEvent) -> Running:
         """A running rebalance whose first known event is `event`, whether or not that event began it."""
         if event.from_state in REBALANCING:
             before_ms = sum(event.phase_ms.values()) if event.from_state != event.to_state else 0
-            return cls(
-                max(event.wall_ms - before_ms, 0), phase=event.from_state, phase_since_ms=event.wall_ms
-            )
-        who = (event.member_id, event.client_id, event.client_host)
-        return cls(event.wall_ms, event.cause, event.reason, *who, phase_since_ms=event.wall_ms)
+            found = cls(max(event.wall_ms - before_ms, 0), phase=event.from_state)
+        else:
+            who = (event.member_id, event.client_id, event.client_host)
+            found = cls(event.wall_ms, event.cause, event.reason, *who)
+        found.phase_since_ms, found.generation_id = event.wall_ms, event.generation_id
+        return found
 
     @classmethod
     def load(cls, dumped: dict[str, Any]) -> Running:
@@ -117,9 +125,10 @@ class Running:
         if event.from_state != event.to_state and event.from_state in REBALANCING:
             spent = event.phase_ms.get(event.from_state, 0)
             self.spent_ms[event.from_state] = self.spent_ms.get(event.from_state, 0) + spent
-        if event.to_state in FIRST_PHASES and event.from_state in LAST_PHASES:
-            self.attempts += 1
-        if event.from_state != ASSIGNING and event.last_member_id is not None:
+        is_anew = event.to_state in FIRST_PHASES or event.generation_id > self.generation_id
+        if event.from_state in LAST_PHASES and is_anew:
+            self.attempts += 1  # What members were about to have is replaced.
+        if event.from_state != SYNCING and event.last_member_id is not None:
             origin = (event.last_client_id, event.last_client_host)
             self.last = [event.last_member_id, *origin, event.last_arrival_ms]
         if event.to_state != self.phase:
@@ -127,9 +136,18 @@ class Running:
         self.heard_ms = max(self.heard_ms, event.wall_ms)
         self.generation_id, self.member_count = event.generation_id, event.member_count
 
+    def change_kind(self, event: GroupEvent) -> GroupEvent:
+        """Note that the group is of the other kind from `event` on; return it with the phase that ends there.
+
+        The other kind knows nothing of that phase: its time is the one between events.
+        """
+        self.is_of_both_kinds = True
+        spent_ms = max(event.wall_ms - self.phase_since_ms, event.phase_ms.get(self.phase, 0))
+        return replace(event, from_state=self.phase, phase_ms={self.phase: spent_ms})
+
     def ended_by(self, event: GroupEvent) -> Rebalance:
         """The rebalance as ended by `event`, which must have been added."""
-        if event.rebalance_cause is not None:
+        if event.rebalance_cause is not None and not self.is_of_both_kinds:
             self.cause, self.spent_ms = event.rebalance_cause, event.rebalance_ms
         return self._row(event.group_id, event.wall_ms, event.to_state)
 
@@ -173,6 +191,11 @@ class Running:
         )
 
 
+def _is_whole(event: GroupEvent) -> bool:
+    """Whether the event is a rebalance by itself: one of a consumer group, which began and was over with it."""
+    return event.rebalance_cause is not None and event.from_state not in REBALANCING
+
+
 class EventRole(Enum):
     """How an event relates to the rebalances of its group, after the events before it."""
 
@@ -194,12 +217,12 @@ class RebalanceFold:
         """The role of the group's next event."""
         if self._is_late(event):
             return EventRole.LATE
-        if event.from_state in REBALANCING and self.running is not None:
+        # The row of a downgrade begins in Stable, as the classic group does that is made there.
+        is_downgrade = event.cause == CauseKind.GROUP_DOWNGRADED.slug
+        if self.running is not None and (event.from_state in REBALANCING or is_downgrade):
             return EventRole.CONTINUES
-        # One of a consumer group may begin and be over in one event.
         is_of_one = event.from_state in REBALANCING or event.to_state in REBALANCING
-        is_of_one = is_of_one or event.rebalance_cause is not None
-        return EventRole.BEGINS if is_of_one else EventRole.BESIDE
+        return EventRole.BEGINS if is_of_one or _is_whole(event) else EventRole.BESIDE
 
     def add(self, event: GroupEvent) -> list[Rebalance]:
         """Take in the group's next event; return the rebalances that it ends, oldest first, one as a rule."""
@@ -219,6 +242,8 @@ class RebalanceFold:
         """Take in an event of the running rebalance, or begin one; return the rebalance if the event ends it."""
         if self.running is None:
             self.running = Running.since(event)
+        elif event.cause in CHANGES_OF_KIND:
+            event = self.running.change_kind(event)
         self.running.add(event)
         if event.to_state in REBALANCING:
             return []
@@ -234,7 +259,8 @@ class RebalanceFold:
         if event.from_state not in REBALANCING:
             if self.running is not None:
                 return event.wall_ms < self.running.heard_ms
-            return event.generation_id < self.ended_generation and event.wall_ms <= self.ended_ms
+            newest = self.ended_generation + _is_whole(event)  # Each of those is of an epoch of its own.
+            return event.generation_id < newest and event.wall_ms <= self.ended_ms
         is_known = event.generation_id <= self.ended_generation and event.wall_ms <= self.ended_ms
         return self.running is None and is_known
 

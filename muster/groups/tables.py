@@ -11,9 +11,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from muster.groups.admin import GroupDescription, GroupListing, MemberDescription, Move
+from muster.groups.admin import GroupListing, Move
+from muster.groups.descriptions import CONSUMER, GroupDescription, MemberDescription, Partitions
 from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
 
 UNKNOWN: Final = "-"
 
@@ -46,14 +46,21 @@ def list_json(groups: Iterable[GroupListing]) -> list[dict[str, Any]]:
 
 def description(group: GroupDescription) -> Group:
     """A heading, a table of the members, and a table of the progress on each partition."""
-    return Group(Text(_heading(group)), _members_table(group.members), _progress_table(group), Text())
+    members = _consumer_members_table if group.group_type == CONSUMER else _members_table
+    return Group(Text(_heading(group)), members(group.members), _progress_table(group), Text())
 
 
 def description_json(group: GroupDescription) -> dict[str, Any]:
     """The description as plain values for JSON, with the lag of each partition."""
     value = asdict(group)
     value["members"] = [
-        asdict(member) | {"partitions": [_where(where) for where in member.partitions]}
+        asdict(member)
+        | {
+            "partitions": _names(member.partitions),
+            "target_partitions": None
+            if member.target_partitions is None
+            else _names(member.target_partitions),
+        }
         for member in group.members
     ]
     value["progress"] = [asdict(row) | {"lag": row.lag} for row in group.progress]
@@ -82,26 +89,39 @@ def deletion_table(outcome: Mapping[str, ErrorCode]) -> Table:
 
 
 def _heading(group: GroupDescription) -> str:
-    protocol = f"{group.protocol_type or UNKNOWN}/{group.protocol or UNKNOWN}"
+    if group.group_type == CONSUMER:
+        epochs = f"group epoch {group.group_epoch}, target assignment epoch {group.target_assignment_epoch}"
+        kind = f"type {CONSUMER}, assignment strategy {group.protocol or UNKNOWN}, {epochs}"
+    else:
+        kind = f"protocol {group.protocol_type or UNKNOWN}/{group.protocol or UNKNOWN}"
     place = f"coordinator {group.coordinator} at {group.coordinator_address}"
-    return (
-        f"group {group.group_id}: {group.state}, {len(group.members)} members, protocol {protocol}, {place}"
-    )
+    return f"group {group.group_id}: {group.state}, {len(group.members)} members, {kind}, {place}"
 
 
 def _members_table(members: Iterable[MemberDescription]) -> Table:
     table = new_table("member", "instance", "client", "host", "partitions")
     for member in members:
-        partitions = " ".join(_where(where) for where in member.partitions)
+        add_row(table, *_who(member), " ".join(_names(member.partitions)))
+    return table
+
+
+def _consumer_members_table(members: Iterable[MemberDescription]) -> Table:
+    names = ("current epoch", "current assignment", "target assignment", "upgraded")
+    table = new_table("member", "instance", "client", "host", *names)
+    for member in members:
         add_row(
             table,
-            member.member_id,
-            member.group_instance_id,
-            member.client_id,
-            member.client_host,
-            partitions,
+            *_who(member),
+            member.member_epoch,
+            " ".join(_names(member.partitions)),
+            " ".join(_names(member.target_partitions or ())),
+            None if member.upgraded is None else str(member.upgraded).lower(),
         )
     return table
+
+
+def _who(member: MemberDescription) -> tuple[str | None, ...]:
+    return member.member_id, member.group_instance_id, member.client_id, member.client_host
 
 
 def _progress_table(group: GroupDescription) -> Table:
@@ -126,5 +146,5 @@ def add_row(table: Table, *cells: object) -> None:
     table.add_row(*(Text(UNKNOWN if cell is None or cell == "" else str(cell)) for cell in cells))
 
 
-def _where(where: TopicPartition) -> str:
-    return f"{where.topic}-{where.partition}"
+def _names(partitions: Partitions) -> list[str]:
+    return [f"{where.topic}-{where.partition}" for where in partitions]

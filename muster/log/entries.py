@@ -1,6 +1,6 @@
 """The content of a log as plain values: records of the offsets topic decoded, batches of other topics.
 
-Records of other kinds of groups (KIP-848, share and streams groups) are decoded here alone. A record of unknown
+Records of groups that Muster does not serve (share and streams groups) are decoded here alone. A record of unknown
 type or version is shown as bytes. Damage does not end the reading: it is an entry of its own.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import asdict, is_dataclass
 from typing import Any, Final, TypeAlias
 
 from coordinator.effects import CoordinatorRecord
+from coordinator.groups.consumer.record_schemas import ConsumerGroupMemberMetadataValue
 from coordinator.groups.record_codec import decode_record
 from coordinator.groups.record_schemas import RECORD_TYPES, GroupMetadataValue
 from muster.log.other_records import decode_other
@@ -28,7 +29,6 @@ from storage.log.partition_files import encode_uuid
 Entry: TypeAlias = dict[str, Any]
 
 KINDS: Final = ("record", "batch", "damage")
-SECOND_KEYS: Final = {16: "regular_expression"}  # A key's second string by type; else the member id.
 UNKNOWN_TYPE: Final = "unknown type {}"
 
 
@@ -117,6 +117,11 @@ def record_type(key: bytes | None) -> int:
     return int.from_bytes((key or b"")[:2], "big", signed=True)
 
 
+def group_of(key: Any) -> str:
+    """The id of the group that a decoded key of the offsets topic names; Kafka has two names for the field."""
+    return str(key.group_id if hasattr(key, "group_id") else key.group)
+
+
 def _known_record(key: bytes | None, typed: CoordinatorRecord) -> Entry:
     value = None if typed.value is None else plain(typed.value)
     if isinstance(typed.value, GroupMetadataValue) and typed.value.protocol_type == PROTOCOL_TYPE:
@@ -124,10 +129,17 @@ def _known_record(key: bytes | None, typed: CoordinatorRecord) -> Entry:
         for member, shown in zip(typed.value.members, value["members"], strict=True):
             shown["subscription"] = _decoded_or_hex(decode_subscription, member.subscription)
             shown["assignment"] = _decoded_or_hex(decode_assignment, member.assignment)
+    if isinstance(typed.value, ConsumerGroupMemberMetadataValue) and typed.value.classic_member_metadata:
+        assert value is not None
+        offered = typed.value.classic_member_metadata.supported_protocols
+        shown_of = value["classic_member_metadata"]["supported_protocols"]
+        for protocol, shown in zip(offered, shown_of, strict=True):
+            shown["metadata"] = _decoded_or_hex(decode_subscription, protocol.metadata)
+    named = {"group" if name == "group_id" else name: part for name, part in plain(typed.key).items()}
     return {
         "type": RECORD_TYPES[record_type(key)],
-        "group": typed.key.group_id if hasattr(typed.key, "group_id") else typed.key.group,
-        "key": plain(typed.key),
+        "group": group_of(typed.key),
+        "key": named,
         "value": value,
     }
 
@@ -145,7 +157,7 @@ def _other_record(key: bytes, value: bytes | None) -> Entry:
     number = record_type(key)
     texts = key_texts(key)
     shown = None if value is None else decode_other(number, value)
-    named = dict(zip(("group", SECOND_KEYS.get(number, "member_id")), texts, strict=False))
+    named = dict(zip(("group", "member_id"), texts, strict=False))
     return {
         "type": RECORD_TYPES.get(number, UNKNOWN_TYPE.format(number)),
         "group": texts[0] if texts else None,

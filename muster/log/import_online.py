@@ -13,7 +13,7 @@ from itertools import groupby, islice
 from typing import Any, Final
 
 from muster.cluster import TEMPORARY, Cluster, ClusterError, RefusedError, check, connected, retried
-from muster.groups.admin import require_no_members
+from muster.groups.descriptions import require_no_members
 from muster.log.import_offline import Imported
 from muster.log.places import LogToolError
 from muster.log.progress import Advance

@@ -1,4 +1,4 @@
-"""Values of the offsets topic's records that Muster does not keep: KIP-848, share and streams (docs/kafka.md 5).
+"""Values of the offsets topic's records that Muster does not keep: share and streams groups (docs/kafka.md 5).
 
 For showing them alone: nothing of them is replayed. There is one version of each, 0, and it is flexible. A
 value that these classes do not fit is shown as bytes.
@@ -9,13 +9,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final
 
-from coordinator.groups.consumer.record_schemas import (
-    ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupRegularExpressionValue,
-    CurrentTopicPartitions,
-)
+from coordinator.groups.consumer.record_schemas import CurrentTopicPartitions
 from protocol.codec.codec import data, decode, since, struct
 from protocol.codec.primitives import Int8, Int16, Int32, Int64, Uint16, Uuid
 from protocol.errors import DecodeError
@@ -99,7 +93,7 @@ class NamedTopic:
 
 @data(versions="0", flexible="0+")
 class TargetAssignmentMetadataValue:
-    """The value of a record of type 6, 12 or 20."""
+    """The value of a record of type 12 or 20."""
 
     assignment_epoch: Int32
     assignment_timestamp: Int64 = since(0, tag=0, default=0)
@@ -107,7 +101,7 @@ class TargetAssignmentMetadataValue:
 
 @data(versions="0", flexible="0+")
 class TargetAssignmentMemberValue:
-    """The value of a record of type 7 or 13."""
+    """The value of a record of type 13."""
 
     topic_partitions: list[CurrentTopicPartitions]
 
@@ -208,18 +202,12 @@ class StreamsGroupTopologyValue:
 
 VALUES: Final[Mapping[int, type]] = MappingProxyType(
     {
-        3: ConsumerGroupMetadataValue,
-        5: ConsumerGroupMemberMetadataValue,
-        6: TargetAssignmentMetadataValue,
-        7: TargetAssignmentMemberValue,
-        8: ConsumerGroupCurrentMemberAssignmentValue,
         10: ShareGroupMemberMetadataValue,
         11: ShareGroupMetadataValue,
         12: TargetAssignmentMetadataValue,
         13: TargetAssignmentMemberValue,
         14: ShareGroupCurrentMemberAssignmentValue,
         15: ShareGroupStatePartitionMetadataValue,
-        16: ConsumerGroupRegularExpressionValue,
         17: StreamsGroupMetadataValue,
         19: StreamsGroupMemberMetadataValue,
         20: TargetAssignmentMetadataValue,
@@ -228,7 +216,7 @@ VALUES: Final[Mapping[int, type]] = MappingProxyType(
         23: StreamsGroupTopologyValue,
     }
 )
-"""The schema of each record type's value. Kafka 4.1 dropped type 4, of which only tombstones are written."""
+"""The schema of each record type's value."""
 
 
 def decode_other(record_type: int, value: bytes) -> Any | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_codec import decode_record
 from coordinator.topics.catalogue import CatalogueEntry
+from muster.log.entries import group_of
 from muster.log.places import LogSource, PartitionDirectory
 from muster.log.progress import Advance
 from protocol.errors import DecodeError
@@ -76,7 +77,7 @@ class OffsetsRecords:
             for record in iter_records(data, batch):
                 offset = record.offset
                 typed = decode_record(record.key, record.value)
-                if typed is not None and (error := self._misplacement(typed.key.group)):
+                if typed is not None and (error := self._misplacement(group_of(typed.key))):
                     yield offset, error
         except (CorruptBatch, DecodeError) as error:
             yield offset, f"a record that cannot be decoded: {error}"

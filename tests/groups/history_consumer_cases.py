@@ -147,7 +147,7 @@ def a_new_member_joins_a_classic_group(driver: Driver) -> GroupEvent:
     new = NewMember(driver, "new")
     new.beat()
     return step(
-        driver, 2, (STABLE, RECONCILING), cause="group_upgraded", member_count=3, phase_ms={STABLE: 0},
+        driver, 2, (STABLE, RECONCILING), cause="group_upgraded", member_count=3, phase_ms={STABLE: 2_000},
         reason="first member of the consumer protocol joined, group is classic no longer", **of(new),
     )  # fmt: skip
 
@@ -163,5 +163,6 @@ def the_last_new_member_leaves_classic_ones_behind(driver: Driver) -> GroupEvent
     new.leave()
     return step(
         driver, 2, (STABLE, PREPARING), cause="group_downgraded", member_count=2, phase_ms={STABLE: 0},
-        reason="last member of the consumer protocol gone, group is classic again",
+        reason="last member of the consumer protocol gone, group is classic again: member left",
+        **gone("new"), **of(new),
     )  # fmt: skip

@@ -156,7 +156,7 @@ def test_kafka_wrote_every_type_that_its_groups_have(by_kafka: Written) -> None:
 
 
 def others_in(log_dir: Path) -> list[str]:
-    """The types of the records that Muster does not keep."""
+    """The types of the records of other groups than classic ones."""
     return [
         entry["type"]
         for entry in inspected(log_dir)

@@ -17,6 +17,7 @@ from coordinator.groups.record_schemas import (
     OffsetCommitValue,
 )
 from coordinator.topics.catalogue import CatalogueEntry, write_catalogue
+from muster.log.entries import group_of
 from protocol.records.records import Record as LogRecord
 from protocol.records.records import encode_batch
 from storage.directory.log_directory import LogDirectory
@@ -87,7 +88,7 @@ def make_directory(
     fill(orders, 40)
     by_partition: dict[int, list[CoordinatorRecord]] = {}
     for record in records:
-        by_partition.setdefault(partition_for(record.key.group, partitions), []).append(record)
+        by_partition.setdefault(partition_for(group_of(record.key), partitions), []).append(record)
     for number, those in by_partition.items():
         log = directory.open_log(OFFSETS, number, CONFIG, topic_id=OFFSETS_ID)
         for record in those:

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.groups.consumer.record_schemas import CONSUMER_GROUP_SCHEMAS
 from coordinator.groups.record_schemas import RECORD_TYPES
 from muster.log.entries import key_texts
 from muster.log.other_records import VALUES, StreamsGroupMetadataValue, decode_other
 from protocol.codec.codec import encode
 
 
-def test_every_type_but_those_that_are_kept_and_one_that_is_gone_has_a_class() -> None:
-    assert VALUES.keys() == RECORD_TYPES.keys() - {0, 1, 2, 4}
+def test_every_type_but_those_that_are_kept_has_a_class() -> None:
+    assert VALUES.keys() == RECORD_TYPES.keys() - {0, 1, 2} - CONSUMER_GROUP_SCHEMAS.keys()
 
 
 @pytest.mark.parametrize("value", [b"", b"\0", b"\0\0", b"\0\0\0\0", b"\0\1" + bytes(20)])
-@pytest.mark.parametrize("number", [*VALUES, 4, 99])
+@pytest.mark.parametrize("number", [*VALUES, 99])
 def test_bytes_that_do_not_fit_are_not_decoded(number: int, value: bytes) -> None:
     assert decode_other(number, value) is None
 

@@ -10,7 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coordinator.groups.record_codec import decode_record
+from coordinator.groups.consumer.record_schemas import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+)
+from coordinator.groups.record_codec import decode_record, encode_record
 from coordinator.groups.record_schemas import (
     GroupMetadataKey,
     LegacyOffsetCommitKey,
@@ -22,6 +26,7 @@ from muster.spark.decoding import reading
 from muster.spark.decoding.offsets import SCHEMA, decode_offsets, minutes_of
 from protocol.codec.codec import encode
 from protocol.errors import DecodeError
+from tests.log.test_consumer_groups import of_a_group
 
 FIRST_US = 1_700_000_000_000_000
 MINUTE_US = 60_000_000
@@ -57,7 +62,7 @@ def by_codec(key: bytes | None, value: bytes | None) -> Found | str | None:
     if record is None:
         number = int.from_bytes((key or b"")[:2], "big", signed=True)
         return None if number in range(3, 24) and number not in (9, 18) else "bad"
-    if isinstance(record.key, GroupMetadataKey):
+    if not isinstance(record.key, (OffsetCommitKey, LegacyOffsetCommitKey)):
         return None
     whose = record.key.group, record.key.topic, record.key.partition
     if record.value is None:
@@ -135,6 +140,21 @@ legacy_values = st.builds(
     longs, texts, longs,
 )  # fmt: skip
 group_keys = st.builds(lambda g: b"\0\2" + encode(GroupMetadataKey(group=g), 0), texts)
+consumer_keys = st.builds(
+    lambda g, m: b"\0\x08" + encode(ConsumerGroupCurrentMemberAssignmentKey(group_id=g, member_id=m), 0),
+    texts,
+    texts,
+)
+consumer_values = st.builds(
+    lambda e, s: (
+        b"\0\0"
+        + encode(
+            ConsumerGroupCurrentMemberAssignmentValue(member_epoch=e, previous_member_epoch=e, state=s), 0
+        )
+    ),
+    ints,
+    st.integers(-128, 127),
+)
 other_keys = st.builds(
     lambda n, rest: n.to_bytes(2, "big", signed=True) + rest, st.integers(-3, 40), st.binary()
 )
@@ -143,9 +163,14 @@ records = st.tuples(
     | mutated(keys)
     | mutated(legacy_keys)
     | mutated(group_keys)
+    | mutated(consumer_keys)
     | other_keys
     | st.binary(max_size=8),
-    st.none() | mutated(values()) | mutated(legacy_values) | st.binary(max_size=40),
+    st.none()
+    | mutated(values())
+    | mutated(legacy_values)
+    | mutated(consumer_values)
+    | st.binary(max_size=40),
 )
 
 
@@ -232,7 +257,7 @@ def test_what_cannot_be_used_is_a_dead_letter_with_its_bytes_and_the_reason() ->
     good = value_bytes(4, offset=1)
     found = batch(
         (b"\0\x63rest", b"x", 0), (key_bytes("g", "t", 0), b"\0\7", 0), (None, b"x", 0),
-        (key_bytes("g", "t", 0), good, 7200), (b"\0\1\x7f\xff", good, 0), (b"\0\5other", b"x", 0),
+        (key_bytes("g", "t", 0), good, 7200), (b"\0\1\x7f\xff", good, 0), (b"\0\x0aother", b"x", 0),
     )  # fmt: skip
     letters = [row for row in summarized(found) if "reason" in row]
     assert [(row["source_offset"], row.get("key"), row["value"]) for row in letters] == [
@@ -252,3 +277,17 @@ def test_records_that_come_out_of_order_are_put_in_order() -> None:
     found = batch((a, value_bytes(4, offset=1), 0), (a, value_bytes(4, offset=2), 1))
     (figures,) = [row for row in summarized(found.take(pa.array([1, 0]))) if "group_id" in row]
     assert (figures["committed_offset"], figures["newest_offset"]) == (2, 101)
+
+
+def test_records_of_a_real_consumer_group_are_neither_figures_nor_dead_letters() -> None:
+    found = [encode_record(each) for each in of_a_group()]
+    assert len({key[:2] for key, _ in found}) == 6, "one of each type"
+    tombstones = [(key, None) for key, _ in found]
+    assert at_once([*found, *tombstones], pa.binary()) == [None] * 2 * len(found)
+
+
+@pytest.mark.parametrize("broken", [b"\0\1", b"\0\0\xff", b""], ids=["a later version", "cut", "empty"])
+def test_a_record_of_a_consumer_group_that_does_not_decode_is_a_dead_letter(broken: bytes) -> None:
+    """The daemon does not serve a log with such a record."""
+    for key in {encode_record(each)[0] for each in of_a_group()}:
+        assert at_once([(key, broken)], pa.binary()) == ["bad"] == [by_codec(key, broken)]

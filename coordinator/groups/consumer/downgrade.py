@@ -79,16 +79,19 @@ def downgrade_without(
     shard: ConsumerGroups,
     group: ConsumerGroup,
     leaving: Collection[ConsumerMember],
+    cause: Cause,
     at: Moment,
     effects: Effects,
 ) -> None:
-    """Make a classic group of a group's members, but for those that leave; it rebalances."""
+    """Make a classic group of a group's members, but for those that leave, as `cause` says; it rebalances."""
     member_ids = list(group.table)
     gone = {member.member_id for member in leaving}
     staying = [_remaining(group, each) for each in member_ids if each not in gone]
     _write_tombstones(group, member_ids, effects)
     classic = _become_classic(shard, group, staying, at, effects)
-    prepare_rebalance(classic, at, Cause(CauseKind.GROUP_DOWNGRADED), effects)
+    removed = tuple(member.member_id for member in leaving)
+    why = cause._replace(kind=CauseKind.GROUP_DOWNGRADED, detail=cause.kind.text, removed=removed)
+    prepare_rebalance(classic, at, why, effects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def downgrade_with(
     tombstones = [member.member_id if each == replaced.member_id else each for each in group.table]
     _write_tombstones(group, tombstones, effects)
     classic = _become_classic(shard, group, staying, at, effects)
-    cause = Cause.by(member, CauseKind.GROUP_DOWNGRADED)
+    cause = Cause.by(member, CauseKind.GROUP_DOWNGRADED, removed=(replaced.member_id,))
     if replacement.is_settled:
         effects.history.append(new_row(classic, at, cause))
     else:

@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from coordinator.effects import Effects, HistoryRow, Moment
 from coordinator.groups.causes import Cause
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.states import GroupState
@@ -22,7 +24,14 @@ DEAD: Final = "Dead"
 REMOVED_IDS_MAX: Final = 10
 """The most removed members that one row names; its `removed_count` counts them all."""
 
-REBALANCING: Final = frozenset((GroupState.ASSIGNING.value, GroupState.RECONCILING.value))
+REBALANCING: Final = frozenset(
+    (
+        GroupState.ASSIGNING.value,
+        GroupState.RECONCILING.value,
+        PREPARING_REBALANCE.value,  # Of the classic group that an upgrade ends.
+        COMPLETING_REBALANCE.value,
+    )
+)
 
 
 class Standing(NamedTuple):
@@ -48,6 +57,12 @@ class Course:
         """Begin with a group as it was read from the log, be it in the middle of a rebalance."""
         self.since_ms = at.now_ms
         self.rebalance_cause = cause.kind.slug if group.state.value in REBALANCING else None
+
+    def take_over(self, classic: Group) -> None:
+        """Begin with the classic group that is upgraded, be it in the middle of a rebalance."""
+        self.since_ms = classic.state_since_ms
+        self.rebalance_cause = classic.rebalance_cause
+        self.rebalance_ms = dict(classic.rebalance_ms)
 
     def gave_up(self, member: ConsumerMember, now_ms: int) -> None:
         """Note that a member confirmed what it had to give up: others may have waited for it."""
@@ -78,7 +93,7 @@ class Course:
                 self.rebalance_ms[before] = self.rebalance_ms.get(before, 0) + spent_ms
             self.since_ms = at.now_ms
         is_new = after.epoch != group.epoch or before == DEAD
-        if before not in REBALANCING and is_new:
+        if before not in REBALANCING and (is_new or to_state in REBALANCING):
             self.rebalance_cause = cause.kind.slug
         if to_state not in REBALANCING and (before in REBALANCING or is_new):
             phase |= {"rebalance_cause": self.rebalance_cause, "rebalance_ms": self.rebalance_ms, **self.last}

@@ -86,7 +86,7 @@ def remove_members(
     `cause` is that of the first of them.
     """
     if is_downgrade_due(shard, group, members):
-        downgrade_without(shard, group, members, at, effects)
+        downgrade_without(shard, group, members, cause, at, effects)
         return
     for member in members:
         effects.records += member_tombstones(group.group_id, member.member_id)

@@ -231,9 +231,11 @@ class MemberStep:
         came_from = None
         if classic is not None:
             came_from = classic.state.value
+            course.take_over(classic)
         elif group.group_id not in self.shard.groups:
             came_from = GroupState.EMPTY.value
-        if self.epoch != group.epoch or after.state is not group.state or came_from is not None:
+        is_another = came_from is not None or self.found.took_over_from is not None
+        if self.epoch != group.epoch or after.state is not group.state or is_another:
             cause = self._cause(after.state, is_upgrade=classic is not None)
             course.record(group, after, cause, self.at, self.effects, came_from)
 
@@ -252,4 +254,5 @@ class MemberStep:
             kind = CauseKind.MEMBERS_RECONCILED
         else:
             kind = CauseKind.ASSIGNMENT_COMPUTED
-        return Cause.by(self.member, kind)
+        replaced = self.found.took_over_from
+        return Cause.by(self.member, kind, removed=() if replaced is None else (replaced,))

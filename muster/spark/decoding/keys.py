@@ -13,12 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator.groups.consumer.record_schemas import CONSUMER_GROUP_SCHEMAS
 from coordinator.groups.record_schemas import (
     GROUP_METADATA,
     LEGACY_OFFSET_COMMIT,
     OFFSET_COMMIT,
     RECORD_TYPES,
     GroupMetadataKey,
+    GroupMetadataValue,
     LegacyOffsetCommitKey,
     OffsetCommitKey,
 )
@@ -28,16 +30,20 @@ from protocol.errors import DecodeError
 
 TYPE_BYTES: Final = 2
 _LEAST_BYTES: Final = 10  # The smallest key of an offset: type, two empty strings, partition.
+_GROUP_SCHEMAS: Final[dict[int, tuple[type[Any], type[Any]]]] = {
+    GROUP_METADATA: (GroupMetadataKey, GroupMetadataValue),
+    **CONSUMER_GROUP_SCHEMAS,
+}
 _SCHEMAS: Final[dict[int, type[Any]]] = {
     LEGACY_OFFSET_COMMIT: LegacyOffsetCommitKey,
     OFFSET_COMMIT: OffsetCommitKey,
-    GROUP_METADATA: GroupMetadataKey,
+    **{number: key for number, (key, _) in _GROUP_SCHEMAS.items()},
 }
 OTHER: Final = 0  # A record that no job uses: its type is known, and it is not an offset's.
 OFFSET: Final = 1
 LEGACY_OFFSET: Final = 2
 BAD: Final = 3
-GROUP: Final = 4  # Not used either, but its value is checked.
+GROUP: Final = 4  # A record of a classic or a consumer group. Not used either, but its value is checked.
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +127,7 @@ def read_key(key: bytes) -> tuple[int, Any, str | None]:
     """Decode one key by the codec: its kind, the key itself if it is an offset's, and the reason if it is BAD."""
     if len(key) < TYPE_BYTES:
         return BAD, None, f"a key of {len(key)} bytes has no record type"
-    number = int.from_bytes(key[:TYPE_BYTES], "big", signed=True)
+    number = _record_type(key)
     if number not in RECORD_TYPES:
         return BAD, None, f"unknown record type {number}"
     schema = _SCHEMAS.get(number)
@@ -131,5 +137,14 @@ def read_key(key: bytes) -> tuple[int, Any, str | None]:
         decoded = decode(schema, 0, key, TYPE_BYTES)
     except DecodeError as error:
         return BAD, None, f"the key does not decode: {error}"
-    kind = {OFFSET_COMMIT: OFFSET, LEGACY_OFFSET_COMMIT: LEGACY_OFFSET, GROUP_METADATA: GROUP}[number]
+    kind = {OFFSET_COMMIT: OFFSET, LEGACY_OFFSET_COMMIT: LEGACY_OFFSET}.get(number, GROUP)
     return kind, decoded if kind != GROUP else None, None
+
+
+def group_value_schema(key: bytes) -> type[Any]:
+    """The schema of the value of a record of kind GROUP."""
+    return _GROUP_SCHEMAS[_record_type(key)][1]
+
+
+def _record_type(key: bytes) -> int:
+    return int.from_bytes(key[:TYPE_BYTES], "big", signed=True)

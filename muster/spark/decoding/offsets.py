@@ -20,9 +20,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator.groups.record_schemas import GroupMetadataValue
 from muster.spark.arrow_types import ddl_of
-from muster.spark.decoding.keys import BAD, GROUP, LEGACY_OFFSET, OFFSET, OTHER, Keys, read_keys
+from muster.spark.decoding.keys import (
+    BAD,
+    GROUP,
+    LEGACY_OFFSET,
+    OFFSET,
+    OTHER,
+    Keys,
+    group_value_schema,
+    read_keys,
+)
 from muster.spark.decoding.values import Values, read_value, read_values
 from muster.spark.decoding.windows import Bools, Ints
 from muster.spark.decoding.workers import task
@@ -88,7 +96,7 @@ def decode_offsets(key: pa.Array, value: pa.Array) -> Decoded:
     kinds[has_key] = keys.kinds[key_of[has_key]]
     for row in np.flatnonzero(kinds == BAD).tolist():
         reasons[row] = keys.reasons[int(key_of[row])]
-    reasons.update(_bad_groups(value, np.flatnonzero(kinds == GROUP)))
+    reasons.update(_bad_groups(key, value, np.flatnonzero(kinds == GROUP)))
     rows = np.flatnonzero((kinds == OFFSET) | (kinds == LEGACY_OFFSET))
     has_value = np.asarray(value.is_valid())[rows]
     values = _values_of(value, rows, has_value, kinds[rows] == LEGACY_OFFSET)
@@ -108,14 +116,14 @@ def decode_offsets(key: pa.Array, value: pa.Array) -> Decoded:
     )
 
 
-def _bad_groups(value: pa.Array, rows: Ints) -> dict[int, str]:
-    """The reasons by row why values of GroupMetadata records do not decode. They are few, one per rebalance."""
+def _bad_groups(key: pa.Array, value: pa.Array, rows: Ints) -> dict[int, str]:
+    """The reasons by row why values of groups' records do not decode. They are few: those of rebalances."""
     reasons = {}
     for row in rows.tolist():
         content = value[row].as_py()
         try:
             if content is not None:
-                read_value(content, GroupMetadataValue)
+                read_value(content, group_value_schema(key[row].as_py()))
         except DecodeError as error:
             reasons[row] = f"the value does not decode: {error}"
     return reasons

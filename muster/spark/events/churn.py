@@ -23,6 +23,8 @@ EXPIRED: Final = frozenset(
         CauseKind.JOIN_PHASE_EXTENDED,
         CauseKind.GROUP_EMPTIED,
         CauseKind.SYNC_TIMEOUT,
+        CauseKind.REVOCATION_TIMEOUT,
+        CauseKind.REJOIN_TIMEOUT,
     )
 )
 """Causes by which a member expires, as it sent nothing in time. By any other a member leaves or is removed."""

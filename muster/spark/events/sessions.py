@@ -23,6 +23,8 @@ JOINS: Final = frozenset(
         CauseKind.MEMBER_JOINED,
         CauseKind.STATIC_MEMBER_REPLACED,
         CauseKind.STATIC_MEMBER_NOT_STORED,  # The member continues under its old id.
+        CauseKind.GROUP_UPGRADED,  # The first member of the consumer protocol joined with it.
+        CauseKind.GROUP_DOWNGRADED,  # With a member: a classic one that took the place of the last other one.
     )
 )
 ACTS: Final = frozenset(
@@ -33,6 +35,10 @@ ACTS: Final = frozenset(
         CauseKind.PARTITION_COUNTS_CHANGED,
         CauseKind.ASSIGNMENT_STORED,
         CauseKind.ASSIGNMENT_NOT_STORED,
+        CauseKind.TOPICS_CHANGED,
+        CauseKind.ASSIGNMENT_COMPUTED,
+        CauseKind.MEMBERS_RECONCILED,
+        CauseKind.STATIC_MEMBER_AWAY,  # Its place is kept, and counted.
     )
 )
 """Causes whose member is in the group after the event. With any other cause, also later ones, it may not be."""

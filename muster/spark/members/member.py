@@ -41,6 +41,8 @@ _REFUSED: Final = frozenset(
         KafkaError.ILLEGAL_GENERATION,
         KafkaError.UNKNOWN_MEMBER_ID,
         KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError.FENCED_MEMBER_EPOCH,
         KafkaError._ASSIGNMENT_LOST,
     }
 )

@@ -24,7 +24,6 @@ SET_BY_RUN: Final = (
     "enable.auto.offset.store",
     "enable.partition.eof",
     "group.instance.id",  # A static member does not leave the group when it is closed.
-    "group.protocol",
 )
 COOPERATIVE: Final = "cooperative-sticky"
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -35,6 +34,13 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "session.timeout.ms": "10000",
     "heartbeat.interval.ms": "1000",  # Not 3 s: a heartbeat's answer reports a rebalance.
 }
+# Settings that a client refuses with group.protocol=consumer (KIP-848), for they are the broker's there.
+OF_CLASSIC_PROTOCOL: Final = (
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "group.protocol.type",
+)
 
 
 class MembersError(Exception):
@@ -90,7 +96,8 @@ class Plan:
 
     @property
     def is_cooperative(self) -> bool:
-        return self.settings["partition.assignment.strategy"] == COOPERATIVE
+        """Whether partitions come and go one by one; by the consumer protocol they always do."""
+        return self.settings.get("partition.assignment.strategy", COOPERATIVE) == COOPERATIVE
 
     @property
     def end_mark(self) -> str:
@@ -129,6 +136,16 @@ def effective_settings(given: Mapping[str, str], *, has_positions: bool) -> dict
     taken = sorted(set(given) & set(SET_BY_RUN))
     if taken:
         raise MembersError(f"{', '.join(taken)} cannot be given among the settings: members.run sets them")
-    # Where a store has the positions, rows that the topic has lost must not be skipped silently.
-    reset = {"auto.offset.reset": "error"} if has_positions else {}
-    return {**DEFAULTS, **reset, **{name: str(value) for name, value in given.items()}}
+    defaults = dict(DEFAULTS)
+    if (
+        has_positions
+    ):  # Rows that the topic has lost must not be skipped silently where a store has the positions.
+        defaults["auto.offset.reset"] = "error"
+    if str(given.get("group.protocol")).lower() == "consumer":
+        if refused := sorted(set(given) & set(OF_CLASSIC_PROTOCOL)):
+            raise MembersError(
+                f"{', '.join(refused)} cannot be given among the settings with group.protocol=consumer: "
+                "the broker decides on that"
+            )
+        defaults = {name: value for name, value in defaults.items() if name not in OF_CLASSIC_PROTOCOL}
+    return {**defaults, **{name: str(value) for name, value in given.items()}}

@@ -54,7 +54,9 @@ class GroupOffsets:
         try:
             self._as_consumer()
         except (KafkaException, ValueError, TypeError) as error:
-            raise ProgressError(f"a Kafka client cannot be made of these settings: {error}") from None
+            raise ProgressError(
+                f"a Kafka client cannot be made of these settings: {error_text(error)}"
+            ) from None
 
     def require_no_members(self) -> None:
         """Raises LiveMembersError if the group has members or waits for their first join, or PassingError."""

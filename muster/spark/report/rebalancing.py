@@ -21,7 +21,7 @@ BARS_MAX: Final = 3_000
 STORMS_PER_GROUP: Final = 20
 STORMS_MAX: Final = 600
 CAUSES_MAX: Final = 30
-"""The number of causes that are counted apart; Muster has 27."""
+"""The number of causes that are counted apart, of the 36 that Muster has: not all of them begin rebalances."""
 
 OTHER_CAUSES: Final = "other_causes"
 

@@ -201,6 +201,25 @@ def test_members_parked_in_a_join_are_sent_back_by_an_upgrade(driver: Driver) ->
     assert second.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_a_rebalance_that_an_upgrade_meets_goes_on_with_its_cause_and_its_time(driver: Driver) -> None:
+    staying, leaving = classic_group(driver)
+    driver.advance(4_000)
+    leaving.leave()
+    driver.advance(250)
+    NewMember(driver, "new").beat()
+    upgraded = driver.history[-1]
+    assert (upgraded.from_state, upgraded.phase_ms) == ("PreparingRebalance", {"PreparingRebalance": 250})
+    driver.advance(400)
+    staying.join()
+    over = driver.history[-1]
+    assert (over.to_state, over.cause, over.rebalance_cause) == (
+        "Stable",
+        "members_reconciled",
+        "member_left",
+    )
+    assert over.rebalance_ms == {"PreparingRebalance": 250, "Reconciling": 400}
+
+
 def test_the_last_new_member_leaves_a_classic_group_behind(driver: Driver) -> None:
     first, second = classic_group(driver)
     new = NewMember(driver, "new")

@@ -12,7 +12,9 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.history.events import encode_event
 from muster.spark.events.bucket import SourceRecord
 from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatTopicPartitions
 from tests.groups.consumer import Consumer
+from tests.groups.consumer_groups.new_member import NewMember
 from tests.groups.driver import Driver
 
 T = 1_700_000_100_000  # A whole five minutes.
@@ -95,3 +97,68 @@ class Chronicle:
             again = Consumer(self.driver, f"{before.client_id}-again", instance_id=before.instance_id)
             self.consumers[self.consumers.index(before)] = again
             again.join()
+
+
+class ConsumerChronicle:
+    """A consumer group `g` of a real shard, to which a seeded sequence of things happens."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.driver = Driver()
+        self.members: list[tuple[NewMember, str | None]] = []  # Each with its instance id.
+        self.names = 0
+
+    def member_ids(self) -> set[str]:
+        group = self.driver.shard.consumer_groups.get("g")
+        return set() if group is None else set(group.members)
+
+    def step(self) -> None:
+        """One thing happens, or members confirm what they have."""
+        act = self.random.choice((self.join, self.leave, *[self.confirm] * 6, self.wait, self.come_back))
+        act()
+
+    def join(self) -> None:
+        instance_id = f"i-{self.names}" if self.random.random() < 0.3 else None
+        self.members.append((self._new_member(instance_id), instance_id))
+
+    def _new_member(self, instance_id: str | None) -> NewMember:
+        self.names += 1
+        member = NewMember(self.driver, f"m-{self.names}", instance_id=instance_id)
+        member.beat()
+        return member
+
+    def leave(self) -> None:
+        if self.members:
+            member, instance_id = self.members.pop(self.random.randrange(len(self.members)))
+            member.epoch = -1
+            member.beat(instance_id=instance_id)
+
+    def confirm(self) -> None:
+        """Some members say that they have what they were told, or join again where they were removed."""
+        self.driver.advance(self.random.randrange(1_500))
+        for member, instance_id in self.members:
+            if self.random.random() < 0.7 and self._own(member, instance_id):
+                member.epoch = 0
+                member.beat()
+
+    def _own(self, member: NewMember, instance_id: str | None) -> ErrorCode:
+        owned = [
+            ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in member.assigned.items()
+        ]
+        return ErrorCode(member.beat(topic_partitions=owned, instance_id=instance_id).error_code)
+
+    def wait(self) -> None:
+        """Time passes, and sessions with it."""
+        self.driver.advance(self.random.choice((10, 500, 20_000, 70_000)))
+
+    def come_back(self) -> None:
+        """A static member leaves for now, and comes back with another id."""
+        static = [number for number, (_, instance_id) in enumerate(self.members) if instance_id]
+        if static:
+            number = self.random.choice(static)
+            before, instance_id = self.members[number]
+            before.epoch = -2
+            before.beat(instance_id=instance_id)
+            self.driver.advance(self.random.choice((0, 300)))
+            self.members[number] = (self._new_member(instance_id), instance_id)

@@ -8,7 +8,7 @@ from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind as Kind
 from muster.spark.events.sessions import Session, SessionFold
 from tests.groups.consumer import Consumer
-from tests.spark.events.histories import Chronicle, T, event
+from tests.spark.events.histories import Chronicle, ConsumerChronicle, T, event
 
 
 def joined(wall_ms: int, member_id: str, count: int, **more: object) -> GroupEvent:
@@ -37,10 +37,13 @@ def ends(sessions: list[Session]) -> list[tuple[str, str, int]]:
     return sorted((each.member_id, each.ended_by, each.ended_at - T) for each in sessions)
 
 
+@pytest.mark.parametrize("kind", [Chronicle, ConsumerChronicle], ids=["classic", "consumer"])
 @pytest.mark.parametrize("seed", range(20))
-def test_who_is_a_member_is_known_after_every_step_of_a_real_history(seed: int) -> None:
+def test_who_is_a_member_is_known_after_every_step_of_a_real_history(
+    seed: int, kind: type[Chronicle | ConsumerChronicle]
+) -> None:
     """And every session begins and ends once. The fold is dumped and loaded before each step."""
-    chronicle, fold, seen = Chronicle(seed), SessionFold(), 0
+    chronicle, fold, seen = kind(seed), SessionFold(), 0
     sessions: list[Session] = []
     for _ in range(150):
         chronicle.step()

@@ -17,6 +17,9 @@ from muster.spark.members.member import ExecutorMember, Task
 from muster.spark.members.plan import MemberContext, Plan, Positions, effective_settings
 from muster.spark.members.report import MemberReport
 
+CONSUMER: Mapping[str, str] = {"group.protocol": "consumer"}
+"""The settings of members by the consumer protocol (KIP-848)."""
+
 Seen = tuple[int, int, str]
 """A row that `process` was given: partition, offset, value."""
 
@@ -49,7 +52,8 @@ def plan_for(
     **options: Any,
 ) -> Plan:
     """The plan that `members.run` would make."""
-    quick = {"fetch.wait.max.ms": "20", "heartbeat.interval.ms": "200", **(settings or {})}
+    quick = {"fetch.wait.max.ms": "20", **({"heartbeat.interval.ms": "200"} if settings != CONSUMER else {})}
+    quick |= settings or {}
     effective = effective_settings(quick, has_positions=positions is not None)
     plan = Plan(
         bootstrap,

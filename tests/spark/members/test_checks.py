@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from muster.spark.clients import new_consumer
 from muster.spark.members import checks
 from muster.spark.members.checks import ClusterQueries, check_committed
-from muster.spark.members.plan import MembersError, effective_settings
+from muster.spark.members.plan import DEFAULTS, OF_CLASSIC_PROTOCOL, MembersError, effective_settings
 from protocol.topic_partition import TopicPartition
 
 
@@ -59,6 +60,26 @@ def test_a_group_beyond_the_end_of_logs_names_the_first_and_counts_the_others() 
     check_committed("g", {first: 5, TopicPartition("other", 0): 99}, ends)
     with pytest.raises(MembersError, match=r"t-1 at 6, and the log ends at 5 \(and 1 more\)"):
         check_committed("g", {second: 6, third: 7}, ends)
+
+
+def test_by_the_consumer_protocol_the_broker_decides_on_what_a_classic_client_sets() -> None:
+    effective = effective_settings({"group.protocol": "consumer"}, has_positions=False)
+    assert effective.keys() == (DEFAULTS.keys() - set(OF_CLASSIC_PROTOCOL)) | {"group.protocol"}
+    given = {"group.protocol": "consumer", "session.timeout.ms": "9000", "heartbeat.interval.ms": "300"}
+    with pytest.raises(MembersError, match=r"^heartbeat.interval.ms, session.timeout.ms cannot be given"):
+        effective_settings(given, has_positions=False)
+    classic = effective_settings(
+        {"group.protocol": "classic", "session.timeout.ms": "9000"}, has_positions=False
+    )
+    assert classic["session.timeout.ms"] == "9000"
+
+
+@pytest.mark.parametrize("name", OF_CLASSIC_PROTOCOL)
+def test_the_client_itself_refuses_each_of_them(name: str) -> None:
+    """So that the list is right for the librdkafka of today."""
+    settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "group.protocol": "consumer"}
+    with pytest.raises(KafkaException, match=f"`{name}` is not supported"):
+        new_consumer({**settings, name: DEFAULTS.get(name, "consumer")})
 
 
 def test_where_a_store_decides_nothing_is_skipped_in_silence() -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import IsolationLevel, Producer
+from confluent_kafka import ConsumerGroupType, IsolationLevel, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
@@ -20,7 +20,7 @@ from muster.spark.members import stop
 from muster.spark.members.plan import MemberContext, MembersError, SupersededError
 from muster.spark.members.report import MemberReport, RebalanceKind
 from protocol.topic_partition import TopicPartition
-from tests.spark.members.member_threads import Sink, plan_for, run_threads
+from tests.spark.members.member_threads import CONSUMER, Sink, plan_for, run_threads
 
 pytestmark = pytest.mark.xdist_group("spark")
 PARTITIONS = 4
@@ -72,7 +72,9 @@ def values(sink: Sink) -> list[tuple[int, str]]:
     return sorted((partition, value) for partition, _, value in sink.rows)
 
 
-@pytest.mark.parametrize("settings", [{}, RANGE], ids=["cooperative", "eager"])
+@pytest.mark.parametrize(
+    "settings", [{}, RANGE, CONSUMER], ids=["cooperative", "eager", "the consumer protocol"]
+)
 def test_two_members_read_every_row_once_and_leave_together(
     broker: ServerProcess, observer: Observer, topic: str, group: str, settings: dict[str, str]
 ) -> None:
@@ -179,22 +181,67 @@ def test_what_process_does_not_finish_is_not_committed(
     assert sorted(values(sink) + values(rest)) == written
 
 
+@pytest.mark.parametrize("settings", [{}, CONSUMER], ids=["classic", "consumer"])
 def test_a_run_without_end_goes_on_until_it_is_asked_to_stop(
-    broker: ServerProcess, observer: Observer, topic: str, group: str
+    broker: ServerProcess, observer: Observer, topic: str, group: str, settings: dict[str, str]
 ) -> None:
     written, sink = write(observer, topic, 40), Sink()
-    plan = plan_for(broker.bootstrap, group, topic, sink.process, members=2, continuous=True)
+    plan = plan_for(
+        broker.bootstrap, group, topic, sink.process, members=2, continuous=True, settings=settings
+    )
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run_threads, plan)
         wait_until(lambda: len(sink.rows) == 40, "the first rows", TIMEOUT_S, _failure(running))
         written += write(observer, topic, 20, "b")
         wait_until(lambda: len(sink.rows) == 60, "rows that came later", TIMEOUT_S, _failure(running))
-        stop(broker.bootstrap, group, topic)
+        assert group_type(broker, group) is (
+            ConsumerGroupType.CONSUMER if settings else ConsumerGroupType.CLASSIC
+        )
+        stop(broker.bootstrap, group, topic, settings)
         reports = running.result(TIMEOUT_S)
     assert values(sink) == sorted(written)
     assert all(report.is_stopped for report in reports)
     assert observer.committed(group, topic) == observer.log_ends(topic, PARTITIONS)
     assert observer.state(group) == "EMPTY"
+
+
+def test_runs_of_both_protocols_are_members_of_one_group(
+    broker: ServerProcess, observer: Observer, topic: str, group: str
+) -> None:
+    """As where one takes the place of the other: the group is upgraded, and rows are still seen once."""
+    classic, new, written = Sink(), Sink(), write(observer, topic, 40)
+    plans = [
+        plan_for(broker.bootstrap, group, topic, sink.process, continuous=True, settings=settings)
+        for sink, settings in ((classic, {}), (new, CONSUMER))
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(run_threads, plans[0])]
+        wait_until(lambda: len(classic.rows) == 40, "the first rows", TIMEOUT_S, _failure(running[0]))
+        running.append(pool.submit(run_threads, plans[1]))
+        numbers = itertools.count()
+
+        def is_read_by_the_second() -> bool:
+            written.extend(write(observer, topic, PARTITIONS, f"b{next(numbers)}"))
+            return bool(new.rows)
+
+        wait_until(is_read_by_the_second, "rows of the second run", TIMEOUT_S, _failure(running[1]))
+        assert group_type(broker, group) is ConsumerGroupType.CONSUMER
+        wait_until(
+            lambda: len(classic.rows) + len(new.rows) >= len(written),
+            "all rows",
+            TIMEOUT_S,
+            _failure(running[0]),
+        )
+        stop(broker.bootstrap, group, topic)
+        for each in running:
+            each.result(TIMEOUT_S)
+    assert sorted([*values(classic), *values(new)]) == sorted(written)
+
+
+def group_type(broker: ServerProcess, group: str) -> ConsumerGroupType:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    found: ConsumerGroupType = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S).type
+    return found
 
 
 def _failure(running: Future[list[MemberReport]]) -> Callable[[], str | None]:

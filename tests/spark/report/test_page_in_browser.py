@@ -179,7 +179,7 @@ def test_hover_shows_what_is_known_of_a_rebalance(day: Page, sample: Sample) -> 
     shown = page.locator("#timeline-chart .hovertext").text_content() or ""
     row = next(row for row in sample.rows["rebalances"] if row["group_id"] == "audit-log")
     for words in (row["cause"].replace("_", " "), "in audit-log", "UTC", "join ", "sync ", row["client_id"],
-                  row["client_host"], "last to join: ", "generation ", "then Stable"):  # fmt: skip
+                  row["client_host"], "waited for: ", "generation or epoch ", "then Stable"):  # fmt: skip
         assert words in shown, shown
 
 

@@ -82,9 +82,9 @@ function rebalanceWords(row) {
     wrapped(text(row.reason)),
     `${exactly(row.started_at)} UTC, ${duration(row.join_ms + row.sync_ms)}: join ${duration(row.join_ms)}, sync ${duration(row.sync_ms)}`,
     row.client_id < 0 ? "" : wrapped(`through ${clientAt(row.client_id, row.client_host)}`),
-    last ? wrapped(`last to join: ${last}${row.last_arrival_ms == null ? "" : `, after ${duration(row.last_arrival_ms)}`}`) : "",
+    last ? wrapped(`waited for: ${last}${row.last_arrival_ms == null ? "" : `, after ${duration(row.last_arrival_ms)}`}`) : "",
     within.length ? wrapped(`within it: ${within.join(", ")}`) : "",
-    `${row.attempts > 1 ? `${row.attempts} attempts, ` : ""}generation ${row.generation_id}, ${plural(row.member_count, "member")}, then ${safe(text(row.outcome))}`,
+    `${row.attempts > 1 ? `${row.attempts} attempts, ` : ""}generation or epoch ${row.generation_id}, ${plural(row.member_count, "member")}, then ${safe(text(row.outcome))}`,
   ];
   return lines.filter(Boolean).join("<br>");
 }

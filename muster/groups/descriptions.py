@@ -1,0 +1,225 @@
+"""What the command line tells of one group: its members, what each has and is to have, and its progress.
+
+Groups are of two types. A consumer group (KIP-848) is asked for by ConsumerGroupDescribe, as Kafka's admin client
+does; a broker that does not know of such groups, or has a classic one under that name, is asked by DescribeGroups.
+So it works on any cluster. Epochs and targets are a consumer group's alone. Nothing is shown here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from muster.cluster import Cluster, ClusterError, UnspokenError, check, retried
+from muster.groups.admin import committed_offsets, offsets_at, partitions_of
+from protocol.consumer import PROTOCOL_TYPE, decode_assignment
+from protocol.errors import DecodeError, ErrorCode
+from protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeAssignment,
+    ConsumerGroupDescribeGroup,
+    ConsumerGroupDescribeMember,
+    ConsumerGroupDescribeRequest,
+)
+from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
+from protocol.messages.list_offsets import LATEST
+from protocol.topic_partition import TopicPartition
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+_DEAD: Final = "Dead"
+_NO_MEMBERS: Final = frozenset({"Empty", _DEAD})
+_NO_CONSUMER_GROUP: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+_UPGRADED: Final = {0: False, 1: True}  # By `member_type`; -1 in version 0, which does not say.
+
+Partitions: TypeAlias = tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member, and the partitions that it has; of one that gives some up, with these.
+
+    The others are None in a classic group: its epoch, the partitions it is to have, and whether it is upgraded,
+    which is whether it uses the consumer protocol.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: Partitions
+    member_epoch: int | None = None
+    target_partitions: Partitions | None = None
+    upgraded: bool | None = None  # None too where the broker is too old to say.
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """A group's progress on one partition. A None offset is not known, or was never committed."""
+
+    topic: str
+    partition: int
+    committed_offset: int | None
+    log_end_offset: int | None
+    member_id: str | None
+
+    @property
+    def lag(self) -> int | None:
+        """The number of offsets from the committed one to the log's end; None if either is not known."""
+        if self.committed_offset is None or self.log_end_offset is None:
+            return None
+        return max(0, self.log_end_offset - self.committed_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """All that the cluster reports about one group; a classic one has no epochs. `protocol` is the assignor."""
+
+    group_id: str
+    group_type: str
+    state: str
+    protocol_type: str
+    protocol: str
+    group_epoch: int | None
+    target_assignment_epoch: int | None
+    coordinator: int
+    coordinator_address: str
+    members: tuple[MemberDescription, ...]
+    progress: tuple[PartitionProgress, ...]
+
+
+async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
+    """The members and progress of one group. Raises ClusterError, also if the group does not exist."""
+    coordinator = await cluster.coordinator(group_id)
+    group = await _described(cluster, coordinator, group_id)
+    committed = await committed_offsets(cluster, group_id)
+    if group.state == _DEAD and not committed:
+        raise ClusterError(f"there is no group {group_id}")
+    return GroupDescription(
+        group_id,
+        group.group_type,
+        group.state,
+        group.protocol_type,
+        group.protocol,
+        group.group_epoch,
+        group.target_assignment_epoch,
+        coordinator,
+        cluster.address(coordinator),
+        group.members,
+        await _progress(cluster, committed, group.members),
+    )
+
+
+async def require_no_members(cluster: Cluster, group_id: str) -> None:
+    """Raise ClusterError if the group has members: their next commit would undo a reset."""
+    group = await _described(cluster, await cluster.coordinator(group_id), group_id)
+    if group.state not in _NO_MEMBERS:
+        count, state = len(group.members), group.state
+        raise ClusterError(f"group {group_id} has {count} live members (state {state}); stop them first")
+
+
+class _Described(NamedTuple):
+    """A group as its coordinator describes it."""
+
+    group_type: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[MemberDescription, ...]
+    group_epoch: int | None = None
+    target_assignment_epoch: int | None = None
+
+
+async def _described(cluster: Cluster, coordinator: int, group_id: str) -> _Described:
+    """The group by the request for its type; one that is not there is a Dead classic one."""
+    if of_consumers := await _consumer_group(cluster, coordinator, group_id):
+        return of_consumers
+    return await _classic_group(cluster, coordinator, group_id)
+
+
+async def _consumer_group(cluster: Cluster, coordinator: int, group_id: str) -> _Described | None:
+    """The consumer group; None if the broker has no consumer group of that name, or none at all."""
+
+    async def ask() -> _Described | None:
+        try:
+            answer = await cluster.send(coordinator, ConsumerGroupDescribeRequest(group_ids=[group_id]))
+        except UnspokenError:
+            return None
+        group: ConsumerGroupDescribeGroup = answer.groups[0]
+        if group.error_code in _NO_CONSUMER_GROUP:
+            return None
+        check(f"describing group {group_id}", group.error_code)
+        members = tuple(_consumer_member(member) for member in group.members)
+        epochs = (group.group_epoch, group.assignment_epoch)
+        return _Described(CONSUMER, group.group_state, PROTOCOL_TYPE, group.assignor_name, members, *epochs)
+
+    return await retried(ask)
+
+
+async def _classic_group(cluster: Cluster, coordinator: int, group_id: str) -> _Described:
+    """The DescribeGroups response for one group; an unknown group is Dead in every version."""
+
+    async def ask() -> _Described:
+        answer = await cluster.send(coordinator, DescribeGroupsRequest(groups=[group_id]))
+        group: DescribedGroup = answer.groups[0]
+        if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            check(f"describing group {group_id}", group.error_code)
+        members = tuple(_classic_member(member, group.protocol_type) for member in group.members)
+        return _Described(CLASSIC, group.group_state, group.protocol_type, group.protocol_data, members)
+
+    return await retried(ask)
+
+
+def _consumer_member(member: ConsumerGroupDescribeMember) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        _named(member.assignment),
+        member.member_epoch,
+        _named(member.target_assignment),
+        _UPGRADED.get(member.member_type),
+    )
+
+
+def _named(assignment: ConsumerGroupDescribeAssignment) -> Partitions:
+    return tuple(
+        sorted(
+            TopicPartition(topic.topic_name, number)
+            for topic in assignment.topic_partitions
+            for number in topic.partitions
+        )
+    )
+
+
+def _classic_member(member: DescribedGroupMember, protocol_type: str) -> MemberDescription:
+    partitions = _assigned(member.member_assignment) if protocol_type == PROTOCOL_TYPE else ()
+    return MemberDescription(
+        member.member_id, member.group_instance_id, member.client_id, member.client_host, partitions
+    )
+
+
+def _assigned(assignment: bytes) -> Partitions:
+    """The partitions in a client's assignment bytes; empty if they cannot be decoded."""
+    try:
+        topics = decode_assignment(assignment).assigned_partitions
+    except DecodeError:
+        return ()
+    return tuple(
+        sorted(TopicPartition(topic.topic, number) for topic in topics for number in topic.partitions)
+    )
+
+
+async def _progress(
+    cluster: Cluster, committed: Mapping[TopicPartition, int], members: Iterable[MemberDescription]
+) -> tuple[PartitionProgress, ...]:
+    owners = {where: member.member_id for member in members for where in member.partitions}
+    known = await partitions_of(cluster, {where.topic for where in committed.keys() | owners.keys()})
+    ends = await offsets_at(cluster, known, LATEST)
+    return tuple(
+        PartitionProgress(
+            where.topic, where.partition, committed.get(where), ends.get(where), owners.get(where)
+        )
+        for where in sorted(committed.keys() | owners.keys())
+    )
