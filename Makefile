@@ -136,9 +136,11 @@ conformance: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
 	$(BIN)/python -m tests.conformance
 
-# The coordinator in virtual time: the 2,000 histories that `make test` plays, too; shows how many reached each mark.
+# The coordinator in virtual time: the 2,000 histories that `make test` plays, too, and 1,000 of groups with members of
+# both protocols; shows how many reached each mark.
 simulation: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation
+	$(BIN)/python -m tests.simulation --mixed --seeds 1000
 
 # More of them: make soak SEEDS=100000
 soak: $(VENV)/.dev

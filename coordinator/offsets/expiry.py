@@ -54,6 +54,8 @@ class OffsetSweep:
         retention_ms = self._settings.offsets_retention_ms
         weight = 0
         for group_id in self._remaining:
+            if group_id in shard.consumers.suspended:
+                continue  # A request waits for its target, and goes on with the group as it is.
             weight += 1 + sum(len(offsets.of_topic(group_id, each)) for each in offsets.topics_of(group_id))
             if (group := groups.get(group_id)) is not None:
                 expire_group(groups, offsets, group, retention_ms, at, effects)

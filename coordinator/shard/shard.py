@@ -170,7 +170,9 @@ class Shard:
             case PreparedCommitReceived():  # First, since it takes the least by itself.
                 commit: PreparedCommit = event.commit
                 return commit.handle(event, now_ms)
-            case RequestReceived() | TimerFired() if self._waiting and self._waiting.takes(event):
+            case RequestReceived() | TimerFired() | WorkFinished() | AppendFinished() if (
+                self._waiting and self._waiting.takes(event)
+            ):
                 return NOTHING
             case RequestReceived(request, context, wall_ms):
                 handler = HANDLERS.get(type(request))

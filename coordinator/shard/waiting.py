@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from coordinator.effects import Event, RequestReceived, TimerFired
+from coordinator.effects import AppendFinished, Event, RequestReceived, TimerFired, WorkFinished
 from coordinator.groups.consumer.computing import ComputedTarget, Suspended
+from coordinator.groups.consumer.regexes import RegexesResolved
 from coordinator.offsets.transactional_commit import TransactionalCommit
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
@@ -25,18 +26,18 @@ class WaitingEvents:
     def __init__(self, suspended: dict[str, Suspended]) -> None:
         self._suspended = suspended
         self._events: dict[str, deque[Event]] = {}
-        self._released: Event | None = None  # The one that is handled at present.
+        self._released: Event | None = None  # The one that is handled at present,
+        self._released_from = ""  # and the group behind which it waited.
 
     def __bool__(self) -> bool:
         """Whether any group is held."""
         return bool(self._events)
 
     def takes(self, event: Event) -> bool:
-        """Keep an event if it concerns a group that is held and is not one that was released; return whether."""
-        if event is self._released:
-            return False
+        """Keep an event if it concerns a group that is held, other than the one it was released from."""
+        free = self._released_from if event is self._released else None
         for group_id in named_groups(event):
-            if group_id in self._events:
+            if group_id in self._events and group_id != free:
                 self._events[group_id].append(event)
                 return True
         return False
@@ -61,7 +62,7 @@ class WaitingEvents:
         if not waiting:
             del self._events[group_id]
             return None
-        self._released = waiting.popleft()
+        self._released, self._released_from = waiting.popleft(), group_id
         return self._released
 
 
@@ -71,6 +72,10 @@ def named_groups(event: Event) -> Iterable[str]:
         return _groups_of(event.request)
     if isinstance(event, TimerFired) and hasattr(event.key, "group_id"):
         return (event.key.group_id,)
+    if isinstance(event, WorkFinished) and isinstance(event.outcome, RegexesResolved):
+        return (event.outcome.group_id,)
+    if isinstance(event, AppendFinished) and hasattr(event.then, "group_id"):
+        return (event.then.group_id,)
     return ()
 
 

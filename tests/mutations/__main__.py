@@ -1,7 +1,7 @@
 """Breaks the daemon on purpose and looks what catches it: `python -m tests.mutations [--rotate] [NAME ...]`.
 
 Each patch beside this file is one way to be wrong, and says in its first lines which tests must catch it and
-whether the simulation must as well (mutants.py). It is applied to a copy of the checkout; there its tests run
+which simulation must as well (mutants.py). It is applied to a copy of the checkout; there its tests run
 until the first fails, then the simulation, two mutants at a time. All nets have to hold: the status is 1 if a
 mutant gets through one, or if a net does not pass on a copy that nothing has broken. With --rotate run the
 mutants of what changed and a third of the others (rotation.py).
@@ -35,10 +35,10 @@ class Verdict:
 
     @property
     def is_caught(self) -> bool:
-        return self.test is not None and (self.seed is not None or not self.mutant.simulation_sees)
+        return self.test is not None and (self.seed is not None or self.mutant.simulation is None)
 
     def __str__(self) -> str:
-        seed = self.seed or ("NOT CAUGHT" if self.mutant.simulation_sees else "not run, blind to it")
+        seed = self.seed or ("not run, blind to it" if self.mutant.simulation is None else "NOT CAUGHT")
         test = self.test or "NOT CAUGHT"
         return f"{self.mutant.name} ({self.took_s:.0f} s)\n  test: {test}\n  simulation: {seed[:160]}"
 
@@ -109,13 +109,13 @@ def _judge(mutant: Mutant, whole: Path) -> Verdict:
         nets.copy_of(whole, copy)
         nets.break_it(copy, mutant)
         test = nets.test_that_fails(copy, mutant.net)
-        seed = _seed(copy, whole) if mutant.simulation_sees else None
+        seed = None if mutant.simulation is None else _seed(copy, whole, mutant.simulation)
         return Verdict(mutant, test, seed, time.monotonic() - start)
 
 
-def _seed(copy: Path, whole: Path) -> str | None:
-    found = nets.seed_that_fails(copy, workers=1)
-    if found is None or not nets.seed_passes(whole, found[0]):
+def _seed(copy: Path, whole: Path, options: tuple[str, ...]) -> str | None:
+    found = nets.seed_that_fails(copy, options, workers=1)
+    if found is None or not nets.seed_passes(whole, options, found[0]):
         return None
     return f"seed {found[0]}: {found[1]}"
 

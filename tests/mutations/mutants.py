@@ -4,10 +4,11 @@ Lines that begin with `#` may open a patch; `git apply` skips them. Two kinds me
 `# word:` is refused, so that a slip of the pen is not taken for prose:
 
     # net: tests/storage/test_x.py::test_y tests/z
-    # simulation: blind
+    # simulation: mixed
 
 The first names paths or node ids that must catch it, in as many lines as it takes (default: DEFAULT_NET); the
-second says that the simulation cannot see the mutant and is not run (default: `sees`).
+second says which simulation sees the mutant: `sees` for that of classic groups (the default), `mixed` for that of
+groups with members of both protocols, `blind` for neither, which is then not run.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ DEFAULT_NET = (
     "tests/storage/test_compaction.py",
     "tests/test_clock.py",
 )
-IS_SEEN = {"sees": True, "blind": False}
+OPTIONS: dict[str, tuple[str, ...] | None] = {"sees": (), "mixed": ("--mixed",), "blind": None}
+"""With what `python -m tests.simulation` is run; None: not at all."""
 
 
 class BadHeader(Exception):
@@ -42,7 +44,7 @@ class Mutant:
     name: str
     patch: Path
     net: tuple[str, ...]
-    simulation_sees: bool
+    simulation: tuple[str, ...] | None  # The options of the simulation that must catch it, if one must.
     touched: frozenset[str]  # The files that the patch changes.
 
     @property
@@ -69,9 +71,9 @@ def read_mutant(patch: Path) -> Mutant:
             net += value.split()
         else:
             simulation = value
-    if simulation not in IS_SEEN:
-        raise BadHeader(f"{patch.name}: simulation is one of {', '.join(IS_SEEN)}, not {simulation!r}")
-    return Mutant(patch.stem, patch, tuple(net) or DEFAULT_NET, IS_SEEN[simulation], touched)
+    if simulation not in OPTIONS:
+        raise BadHeader(f"{patch.name}: simulation is one of {', '.join(OPTIONS)}, not {simulation!r}")
+    return Mutant(patch.stem, patch, tuple(net) or DEFAULT_NET, OPTIONS[simulation], touched)
 
 
 def _header(name: str, text: str) -> list[tuple[str, str]]:

@@ -65,16 +65,17 @@ def objection(whole: Path, net: tuple[str, ...]) -> str | None:
     return None
 
 
-def seed_that_fails(copy: Path, workers: int) -> tuple[int, str] | None:
+def seed_that_fails(copy: Path, options: tuple[str, ...], workers: int) -> tuple[int, str] | None:
     """The first seed that the simulation fails at on this copy, and what it saw."""
-    ran = _run(copy, "tests.simulation", "--seeds", str(SEEDS), "--until-failure", "--workers", str(workers))
+    many = ("--seeds", str(SEEDS), "--until-failure", "--workers", str(workers))
+    ran = _run(copy, "tests.simulation", *options, *many)
     failed = re.search(r"^(.*)\n.*--seed (\d+)$", ran, re.MULTILINE)
     return (int(failed[2]), failed[1]) if failed else None
 
 
-def seed_passes(whole: Path, seed: int) -> bool:
+def seed_passes(whole: Path, options: tuple[str, ...], seed: int) -> bool:
     """Whether that history goes well on the copy that nothing has broken."""
-    command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed)]
+    command = [sys.executable, "-m", "tests.simulation", *options, "--seed", str(seed)]
     return (
         subprocess.run(command, cwd=whole, capture_output=True, check=False, timeout=TIMEOUT_S).returncode
         == 0

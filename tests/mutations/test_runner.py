@@ -30,20 +30,20 @@ def patch_of(folder: Path, header: str, diff: str = DIFF) -> Path:
 
 
 def mutant(name: str, *touched: str, net: tuple[str, ...] = ("tests/test_clock.py",)) -> Mutant:
-    return Mutant(name, Path(f"{name}.patch"), net, False, frozenset(touched))
+    return Mutant(name, Path(f"{name}.patch"), net, None, frozenset(touched))
 
 
 def test_a_patch_without_a_header_is_for_the_default_net_and_the_simulation(tmp_path: Path) -> None:
     read = read_mutant(patch_of(tmp_path, ""))
-    assert (read.net, read.simulation_sees) == (DEFAULT_NET, True)
+    assert (read.net, read.simulation) == (DEFAULT_NET, ())
     assert read.name == "some_mutant"
     assert read.packages == {"storage"}
 
 
-def test_a_header_names_the_net_and_says_whether_the_simulation_sees(tmp_path: Path) -> None:
+def test_a_header_names_the_net_and_the_simulation_that_sees(tmp_path: Path) -> None:
     header = "# Some prose.\n# net: tests/a.py::test_b tests/c\n# net: tests/d.py\n# simulation: blind\n"
     read = read_mutant(patch_of(tmp_path, header))
-    assert (read.net, read.simulation_sees) == (("tests/a.py::test_b", "tests/c", "tests/d.py"), False)
+    assert (read.net, read.simulation) == (("tests/a.py::test_b", "tests/c", "tests/d.py"), None)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""Plays seeds: `python -m tests.simulation [--two-nodes] [--seed N | --first N --seeds COUNT]`.
+"""Plays seeds: `python -m tests.simulation [--two-nodes | --mixed] [--seed N | --first N --seeds COUNT]`.
 
 With --seed one history is played and its steps are shown; else COUNT of them, on all processors. The status is 1
-if one fails. With --two-nodes the shards move between two nodes.
+if one fails. With --two-nodes the shards move between two nodes, with --mixed groups have members of both
+protocols.
 """
 
 from __future__ import annotations
@@ -15,19 +16,23 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
 from functools import partial
 
-from tests.simulation import parameters
-from tests.simulation.marks import counted, not_reached, report
+from tests.simulation import mixed_marks, parameters
+from tests.simulation.marks import ENOUGH_SEEDS, MARKS, counted, not_reached, report
+from tests.simulation.mixed_groups import MixedGroups
+from tests.simulation.mixed_marks import MIXED_MARKS
 from tests.simulation.simulation import Failure, Simulation, Summary
 from tests.simulation.story import Story
 from tests.simulation.two_nodes import TwoNodes
 
 SEEDS_AT_A_TIME = 50
 FAILURES_SHOWN = 20
+MARKS_OF = {Simulation: (MARKS, ENOUGH_SEEDS), MixedGroups: (MIXED_MARKS, mixed_marks.ENOUGH_SEEDS)}
+"""The marks of each kind that has some, and how many seeds have to reach them all."""
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
-    kind = TwoNodes if arguments.two_nodes else Simulation
+    kind = TwoNodes if arguments.two_nodes else MixedGroups if arguments.mixed else Simulation
     if arguments.seed is not None:
         return _one(kind(arguments.seed))
     seeds = range(arguments.first, arguments.first + arguments.seeds)
@@ -38,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, help="play this one, and show what happens")
     parser.add_argument("--two-nodes", action="store_true", help="shards move between two nodes")
+    parser.add_argument("--mixed", action="store_true", help="groups have members of both protocols")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=2_000, help="how many, from the first on")
     parser.add_argument("--until-failure", action="store_true", help="stop when one has failed")
@@ -79,11 +85,12 @@ def _many(kind: type[Simulation], seeds: range, workers: int, until_failure: boo
         print(failure)
     happened = ", ".join(f"{total:,} {field.name}" for total, field in zip(totals, figures, strict=True))
     print(f"{len(seeds):,} seeds, {len(failures)} failed, {time.monotonic() - start:.0f} s: {happened}")
-    if failures or kind is not Simulation:  # The marks are those of one node.
+    if failures or kind not in MARKS_OF:
         return 1 if failures else 0
-    counts = counted(reached)
-    print("\n".join(report(counts, len(seeds))))
-    return 1 if not_reached(counts, len(seeds)) else 0
+    known, enough = MARKS_OF[kind]
+    counts = counted(reached, known)
+    print("\n".join(report(counts, len(seeds), known, enough)))
+    return 1 if not_reached(counts, len(seeds), known, enough) else 0
 
 
 def play(first: int, stop: int, kind: type[Simulation] = Simulation) -> list[Summary | str]:

@@ -45,6 +45,7 @@ class Deadlines:
     """`violated` hears of each answer that is overdue, once."""
 
     def __init__(self, violated: Callable[[str], None]) -> None:
+        self.aside_ms: int | None = None  # What the computations may take that an answer waits for, if any.
         self._violated = violated
         self._outstanding: dict[int, Outstanding] = {}  # By call.
         self._due: list[tuple[int, int, Outstanding]] = []
@@ -98,7 +99,7 @@ class Deadlines:
             each = heappop(self._due)[2]
             if self._outstanding.get(id(each.call)) is not each:
                 continue
-            if each.since_ms + bound_ms(each) >= self._running_ms:
+            if each.since_ms + self._bound_ms(each) >= self._running_ms:
                 self._expect(each)
                 continue
             waited_ms = self._running_ms - each.since_ms
@@ -116,7 +117,12 @@ class Deadlines:
         self._seen_ms = now_ms
 
     def _expect(self, each: Outstanding) -> None:
-        heappush(self._due, (each.since_ms + bound_ms(each), next(self._numbers), each))
+        heappush(self._due, (each.since_ms + self._bound_ms(each), next(self._numbers), each))
+
+    def _bound_ms(self, each: Outstanding) -> int:
+        if self.aside_ms is None:
+            return bound_ms(each)
+        return max(bound_ms(each), COMMIT_TIMEOUT_MS + SLACK_MS) + self.aside_ms
 
 
 def bound_ms(each: Outstanding) -> int:

@@ -9,12 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from coordinator.effects import CoordinatorRecord
+from coordinator.groups.consumer.record_schemas import ConsumerGroupMetadataKey
 from coordinator.groups.record_codec import decode_record
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 from coordinator.shard.shard import Shard
 from protocol.records.control import ControlType, Marker, control_type
 from protocol.records.records import Batch, parse_header, read_records
 from protocol.records.records import Record as LogRecord
+from tests.simulation.consumer_facts import ConsumerFacts
 
 OffsetKey = tuple[str, str, int]
 NO_OFFSET = -1
@@ -25,6 +27,7 @@ class LogFacts:
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupMetadataValue] = {}
+        self.consumers = ConsumerFacts()
         self.offsets: dict[OffsetKey, tuple[int, int]] = {}  # Committed offset, and where in the log.
         self.was_committed: dict[OffsetKey, dict[int, int]] = defaultdict(dict)  # Where, by committed offset.
         self.held: dict[tuple[int, int], dict[OffsetKey, tuple[int, int]]] = defaultdict(dict)
@@ -51,10 +54,14 @@ class LogFacts:
             shadow.replay(typed, record.offset)
             if isinstance(typed.key, GroupMetadataKey):
                 self._take_group(typed.key.group, typed.value, record.offset)
-            else:
+            elif isinstance(typed.key, OffsetCommitKey):
                 self._take_offset(
                     typed.key, None if typed.value is None else typed.value.offset, record.offset
                 )
+            else:
+                self.consumers.take(typed)
+                if isinstance(typed.key, ConsumerGroupMetadataKey) and typed.value is None:
+                    self.was_ended[typed.key.group_id] = record.offset
 
     def _take_held(self, who: tuple[int, int], typed: CoordinatorRecord, log_offset: int) -> None:
         where = (typed.key.group, typed.key.topic, typed.key.partition)
@@ -118,3 +125,4 @@ class LogFacts:
         said_offsets = {key: value for key, value in self.offsets.items() if key[0] in owns}
         if kept != said_offsets:
             yield f"offsets {kept}, the log says {said_offsets}"
+        yield from self.consumers.differences(shard, owns)

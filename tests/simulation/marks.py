@@ -111,36 +111,41 @@ MARKS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class Marks:
-    """What one history has reached."""
+    """What one history has reached of the marks that it knows."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Mapping[str, str] = MARKS) -> None:
         self.reached: set[str] = set()
+        self._known = known
 
     def reach(self, name: str) -> None:
-        """Note that `name` happened; raises KeyError for one that MARKS does not have."""
+        """Note that `name` happened; raises KeyError for one that is not known."""
         if name not in self.reached:
-            MARKS[name]
+            self._known[name]
             self.reached.add(name)
 
 
-def counted(reached: Iterable[frozenset[str]]) -> Counter[str]:
-    """How many seeds have reached each mark, also those that none has."""
-    counts = Counter(dict.fromkeys(MARKS, 0))
+def counted(reached: Iterable[frozenset[str]], known: Mapping[str, str] = MARKS) -> Counter[str]:
+    """How many seeds have reached each mark that is known, also those that none has."""
+    counts = Counter(dict.fromkeys(known, 0))
     for each in reached:
-        counts.update(each)
+        counts.update(each & known.keys())
     return counts
 
 
-def report(counts: Mapping[str, int], seeds: int) -> list[str]:
+def report(
+    counts: Mapping[str, int], seeds: int, known: Mapping[str, str] = MARKS, enough: int = ENOUGH_SEEDS
+) -> list[str]:
     """A line for each mark, the rarest first; behind them what is missing, if `seeds` were enough."""
-    width = max(map(len, MARKS))
-    rarest_first = sorted(MARKS, key=lambda name: (counts[name], name))
-    lines = [f"{counts[name]:>7,}  {name:<{width}}  {MARKS[name]}" for name in rarest_first]
-    if missing := not_reached(counts, seeds):
+    width = max(map(len, known))
+    rarest_first = sorted(known, key=lambda name: (counts[name], name))
+    lines = [f"{counts[name]:>7,}  {name:<{width}}  {known[name]}" for name in rarest_first]
+    if missing := not_reached(counts, seeds, known, enough):
         lines.append(f"reached by none of {seeds:,} seeds: {', '.join(missing)}")
     return lines
 
 
-def not_reached(counts: Mapping[str, int], seeds: int) -> list[str]:
+def not_reached(
+    counts: Mapping[str, int], seeds: int, known: Mapping[str, str] = MARKS, enough: int = ENOUGH_SEEDS
+) -> list[str]:
     """The marks that enough seeds have not reached once; nothing is said of fewer seeds."""
-    return sorted(name for name in MARKS if not counts[name]) if seeds >= ENOUGH_SEEDS else []
+    return sorted(name for name in known if not counts[name]) if seeds >= enough else []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.profile import Profile
+
 if TYPE_CHECKING:
-    from tests.simulation.profile import Profile
     from tests.simulation.simulation import Simulation
 
 UNLIMITED = 2**31 - 1
@@ -24,7 +25,11 @@ def described(simulation: Simulation) -> str:
         f"parts: {simulation.parts}",
         f"faults: for {simulation.faults_ms:,} ms, one in {simulation.pace_ms:,} ms",
         f"producers: {len(simulation.producers)}",
-        *(_line(profile) for profile in simulation.profiles),
+        *simulation.more_parameters(),
+        *(
+            _line(profile) if isinstance(profile, Profile) else str(profile)
+            for profile in simulation.profiles
+        ),
     ]
     return "\n  ".join(lines)
 

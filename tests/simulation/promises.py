@@ -85,8 +85,6 @@ class Promises:
         match call.request:
             case OffsetCommitRequest():
                 self._on_commit_answer(call.request, response)
-            case SyncGroupRequest() if response.error_code == ErrorCode.NONE:
-                self._on_assignment(call.request, bytes(response.assignment))
             case OffsetFetchRequest() if response.error_code == ErrorCode.NONE:
                 self._on_fetch_answer(call, response)
             case DeleteGroupsRequest():
@@ -116,7 +114,8 @@ class Promises:
             )
             self._acked[key] = max(self._acked.get(key, -1), where)
 
-    def _on_assignment(self, request: SyncGroupRequest, assignment: bytes) -> None:
+    def on_assignment(self, request: SyncGroupRequest, assignment: bytes) -> None:
+        """A member of a classic group has been given its partitions."""
         group_id, generation_id = request.group_id, request.generation_id
         durable = self._facts.was_assigned[group_id, generation_id].get(request.member_id)
         member = f"{request.member_id} of {group_id}, generation {generation_id}"

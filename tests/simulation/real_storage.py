@@ -201,7 +201,7 @@ class RealStorage:
         self._files.fault = self.faults.of_change
         self._files.read_fault = self._look
         self._config = LogConfig(
-            segment_bytes=random.choice(SEGMENT_BYTES), is_compacted=True, min_cleanable_ratio=0.0
+            segment_bytes=random.choice(disk.segment_bytes), is_compacted=True, min_cleanable_ratio=0.0
         )
         self._directory: LogDirectory | None = None
         self._flusher: RealFlusher | None = None  # Of the present life of the process.
@@ -495,6 +495,9 @@ class RealDisk(Disk):
 
     def __init__(self, random: Random) -> None:
         super().__init__(random)
+        self.segment_bytes: tuple[int, ...] = (
+            SEGMENT_BYTES  # One of these for a history; no batch is larger than that.
+        )
         self._reads_to_fail = 0
 
     def new_storage(

@@ -14,6 +14,7 @@ from coordinator.data.markers import MarkerWriter
 from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.effects import Event, Result
 from coordinator.groups.classic.heartbeat import Heartbeat
+from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.runtime.clock import Clock
@@ -25,13 +26,14 @@ from coordinator.runtime.snapshots import write_snapshots
 from coordinator.runtime.transaction_verification import CoordinatorVerifier
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.group_apis import GroupApis
-from coordinator.shard.shard import Shard
+from coordinator.shard.shard import STOCK, Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.transactions.transaction_settings import TransactionSettings
 from harness.doubles.topics import Topics
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.records.records import Codec
+from storage.files import StorageError
 from storage.log.durable_log import DurableLog
 from tests.simulation.call import Call, api_key_of
 from tests.simulation.disk import Disk, Partitions
@@ -49,8 +51,15 @@ ID_EXPIRATION_MS = 20_000
 class WatchedShard(Shard):
     """A shard that shows everything it does to the witness; a bug that ends a life is one of its finds."""
 
-    def __init__(self, witness: Witness, partition: int, settings: GroupSettings, topics: Topics) -> None:
-        super().__init__(partition, settings, topics)
+    def __init__(
+        self,
+        witness: Witness,
+        partition: int,
+        settings: GroupSettings,
+        topics: Topics,
+        consumer_settings: ConsumerGroupSettings = STOCK,
+    ) -> None:
+        super().__init__(partition, settings, topics, consumer_settings)
         self._witness = witness
 
     def handle(self, event: Event, now_ms: int) -> Result:
@@ -78,6 +87,19 @@ class WatchedShard(Shard):
         result = super().loaded(now_ms, wall_ms)
         self._witness.on_loaded(self, now_ms)
         return result
+
+
+class WatchedRunner(GroupRunner):
+    """A runner that shows the witness bugs which end a life, wherever they were met."""
+
+    def __init__(self, witness: Witness, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._witness = witness
+
+    def fail_on(self, error: Exception, event: object) -> None:
+        if not isinstance(error, StorageError):
+            self._witness.violated(f"a bug: {error!r} on {event}")
+        super().fail_on(error, event)
 
 
 class Server:
@@ -141,12 +163,15 @@ class Server:
             self._disk.probe_disk_space,
         )
         transactions = self.transactions = TransactionSide(self, self.runtime)
-        groups = GroupApis(self.runtime, lambda: self._random.getrandbits(32), transactions.verifier)
+        groups = GroupApis(self.runtime, self._new_uuid, transactions.verifier)
         handlers = {**groups.handlers(), **transactions.handlers()}
         self.apis = api_table(handlers, groups.prepare())
         self._open_shards(
             [self._new_runner(log) for log in self.logs], transactions.runners(COMMIT_TIMEOUT_MS)
         )
+
+    def _new_uuid(self) -> object:
+        return self._random.getrandbits(32)
 
     def _open_shards(self, groups: list[GroupRunner], transactions: list[ShardRunner[Any]]) -> None:
         assert self.runtime is not None
@@ -279,7 +304,8 @@ class Server:
 
     def _new_runner(self, log: Any) -> GroupRunner:
         assert self.runtime is not None
-        return GroupRunner(
+        return WatchedRunner(
+            self.witness,
             group_shards(self._new_shard),
             log.partition,
             DurableLog(log, self.runtime.log_host),

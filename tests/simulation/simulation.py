@@ -92,7 +92,7 @@ class Simulation:
         self.random = random = Random(seed)
         self.parts = self._parts()
         self.timeline = Timeline()
-        self.witness = Witness()
+        self.witness = self._new_witness()
         self.disk = RealDisk(random) if self.parts.real_logs else Disk(random)
         self.topics = Catalogue(**TOPIC_PARTITIONS)
         self.settings = GroupSettings(
@@ -121,6 +121,9 @@ class Simulation:
 
     def _parts(self) -> Parts:
         return Parts.drawn(self.random)
+
+    def _new_witness(self) -> Witness:
+        return Witness()
 
     def _new_server(self) -> Any:
         return Server(
@@ -175,9 +178,10 @@ class Simulation:
         subscription = former[-1] if former else at_first
         if former and not profile.is_worker and self.random.random() < 0.15:
             subscription = self.random.choice(SUBSCRIPTIONS)
-        self.consumers.append(
-            Consumer(profile, subscription, self.network, self.random, self.topics, self.offsets)
-        )
+        self.consumers.append(self._new_consumer(profile, subscription))
+
+    def _new_consumer(self, profile: Profile, subscription: tuple[str, ...]) -> Consumer:
+        return Consumer(profile, subscription, self.network, self.random, self.topics, self.offsets)
 
     def _add_producer(self, number: int) -> None:
         self.producers.append(Producer(number, self.network, self.witness, self.random, GROUPS, self.offsets))
@@ -199,6 +203,10 @@ class Simulation:
             fault = faults_to_come.pop()
             self.timeline.at(at_ms, partial(fault, self))
         self._play(until_ms)
+
+    def more_parameters(self) -> list[str]:
+        """What is drawn besides, for `parameters`."""
+        return []
 
     def _faults(self) -> list[faults.Fault]:
         return faults.FAULTS

@@ -63,11 +63,12 @@ class Witness:
         self.server: Server | None = None
         self.story: Story | None = None  # Where each step is shown, if it is.
         self.facts = LogFacts()
+        self.heartbeat_answers: tuple[ErrorCode, ...] = HEARTBEAT_ANSWERS
         self.expired = 0
         self.crashes = 0
         self.calls = 0  # That came.
         self.deadlines = Deadlines(self.violated)
-        self.marks = Marks()
+        self.marks = self._new_marks()
         self.ownership = Ownership(self.violated, self.marks)
         self.sights = Sights(self, self.marks)
         self.superseded: set[Any] = set()
@@ -77,6 +78,9 @@ class Witness:
         self._promises = Promises(self.facts, self.require)
         self.transactions = TransactionWitness(self.facts, self.violated)
         self._grew: set[int] = set()  # Partitions with newly durable records.
+
+    def _new_marks(self) -> Marks:
+        return Marks()
 
     def knows_topics(self, topics: Catalogue) -> None:
         """Requests of today's clients name topics by id."""
@@ -114,14 +118,18 @@ class Witness:
         self.deadlines.on_answer(call)
         if call in self.superseded:
             self.violated(f"{call.request} was superseded, and answered")
-        if isinstance(call.request, HeartbeatRequest) and response.error_code not in HEARTBEAT_ANSWERS:
+        if isinstance(call.request, HeartbeatRequest) and response.error_code not in self.heartbeat_answers:
             self.violated(f"{call.request} was answered {response.error_code}")
         self._promises.on_answer(call, response)
         self.transactions.on_answer(call, response)
+        self._on_classic_answer(call, response)
+
+    def _on_classic_answer(self, call: Call, response: Any) -> None:
         match response:
             case JoinGroupResponse(members=[_, *_], skip_assignment=False):
                 self.ownership.on_leader_answered(call.request, response)
             case SyncGroupResponse(error_code=ErrorCode.NONE):
+                self._promises.on_assignment(call.request, bytes(response.assignment))
                 self.ownership.on_assignment(call.request, bytes(response.assignment))
 
     def on_made(self, call: Call, response: Any) -> None:
@@ -146,7 +154,7 @@ class Witness:
 
     def before(self, shard: Shard, event: Event, now_ms: int) -> Before | None:
         self.sights.before(shard, event)
-        group_id = _group_of(event)
+        group_id = group_of(event)
         return None if group_id is None else self._before_request(shard, group_id)
 
     def _before_request(self, shard: Shard, group_id: str) -> Before | None:
@@ -160,9 +168,16 @@ class Witness:
         self._note_replies(shard, result)
         self._count_tombstones(result)
         self.sights.after(event, result)
-        group_id = _group_of(event)
-        group = shard.groups.get(group_id) if group_id is not None else None
-        if group is None or group_id is None:
+        group_id = group_of(event)
+        if group_id is not None:
+            self._follow_group(shard, group_id, event, result, before, now_ms)
+
+    def _follow_group(
+        self, shard: Shard, group_id: str, event: Event, result: Result, before: Any, now_ms: int
+    ) -> None:
+        """An event has happened that is about one group."""
+        group = shard.groups.get(group_id)
+        if group is None:
             return
         stands_still = self._log(shard.partition).met_no_room
         rules = broken_rules(group, now_ms, timers_wait=stands_still)
@@ -228,7 +243,7 @@ class Witness:
 
     def _check_request(self, before: Before, event: RequestReceived, result: Result, now_ms: int) -> None:
         request, answer = event.request, own_answer(result, event.context.reply_to)
-        if isinstance(request, OffsetCommitRequest) and answer is not None and _stores_any(answer):
+        if isinstance(request, OffsetCommitRequest) and answer is not None and stores_any(answer):
             self._check_commit(before, request)
             self.heard(request.group_id, request.member_id, now_ms)
         if isinstance(answer, JoinGroupResponse) and answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED:
@@ -334,7 +349,7 @@ class Witness:
         return self.server.runners[partition].position
 
 
-def _group_of(event: Event) -> str | None:
+def group_of(event: Event) -> str | None:
     """The one group that an event is about, if it is about one."""
     match event:
         case RequestReceived(request, _):
@@ -346,5 +361,5 @@ def _group_of(event: Event) -> str | None:
     return getattr(getattr(event, "then", None), "group_id", None)
 
 
-def _stores_any(answer: Any) -> bool:
+def stores_any(answer: Any) -> bool:
     return any(not p.error_code for topic in answer.topics for p in topic.partitions)

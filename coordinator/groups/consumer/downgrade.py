@@ -28,7 +28,7 @@ from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.records import group_tombstones
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
 from coordinator.groups.consumer.states import MemberState
-from coordinator.groups.consumer.upgrade import send_back
+from coordinator.groups.consumer.upgrade import IN_FORCE, send_back
 from protocol.consumer import (
     PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
@@ -209,9 +209,12 @@ def _assignment(shard: ConsumerGroups, target: Target) -> ConsumerProtocolAssign
 def on_downgrade_stored(
     shard: ConsumerGroups, downgraded: GroupDowngraded, error: ErrorCode, at: Moment, effects: Effects
 ) -> None:
-    """If a downgrade was not stored, drop the classic group: all members of the other begin a session anew."""
+    """If a downgrade was refused, drop the classic group: all members of the other begin a session anew.
+
+    One that the disk takes long to store is in force all the same.
+    """
     classic = shard.classic_groups.get(downgraded.group_id)
-    if error is ErrorCode.NONE or classic is None:
+    if error in IN_FORCE or classic is None:
         return
     del shard.classic_groups[downgraded.group_id]
     for member in classic.members.values():

@@ -135,7 +135,8 @@ class MemberStep:
         group = self.group
         interval_ms = self.shard.settings.of(group.group_id).assignment_interval_ms
         is_due = group.assignment_wall_ms == NOT_COMPUTED or interval_ms == 0
-        is_due = is_due or self.at.wall_ms >= group.assignment_wall_ms + interval_ms
+        since_ms = self.at.wall_ms - group.assignment_wall_ms
+        is_due = is_due or not 0 <= since_ms < interval_ms  # Below 0 the clock was set back.
         return is_due and group.assignment_epoch < self.epoch
 
     def _weight(self) -> int:

@@ -110,7 +110,7 @@ def maybe_resolve(
     if soft.is_resolving or not (is_new or subscriptions.by_regex):
         return
     last = next(iter(subscriptions.resolved.values()), None)
-    if last is not None and at.wall_ms <= last.wall_ms + BETWEEN_RUNS_MS:
+    if last is not None and 0 <= at.wall_ms - last.wall_ms <= BETWEEN_RUNS_MS:  # Else the clock was set back.
         return
     regexes = subscriptions.regexes_with(before, after)
     is_due = is_new or len(regexes) != len(subscriptions.resolved)

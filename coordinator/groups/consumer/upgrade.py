@@ -46,6 +46,10 @@ CUSTOM_ASSIGNOR = (
 )
 
 
+IN_FORCE = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
+"""Outcomes of an append whose records are replayed, and stay: what comes of them later ends the log's epoch."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupUpgraded:
     """`Result.then` of storing an upgrade, with the classic group that is put back if it was not stored."""
@@ -126,8 +130,9 @@ def _by_topic_id(shard: ConsumerGroups, topics: list[TopicPartitions]) -> Target
     partitions: dict[bytes, tuple[int, ...]] = {}
     for each in topics:
         image = shard.topics.image(each.topic)
-        if image is not None and each.partitions:
-            partitions[image.topic_id] = tuple(JavaTable.of_list(int_hash, each.partitions))
+        existing = [] if image is None else [p for p in each.partitions if p < len(image.racks_by_partition)]
+        if image is not None and existing:  # The topic may be smaller, if it was deleted and made again.
+            partitions[image.topic_id] = tuple(JavaTable.of_list(int_hash, existing))
     table = JavaTable(uuid_hash)
     for topic_id in partitions:
         table.put(topic_id)
@@ -184,8 +189,11 @@ def send_back(classic: Group, member: Member, effects: Effects) -> None:
 def on_upgrade_stored(
     shard: ConsumerGroups, upgraded: GroupUpgraded, error: ErrorCode, at: Moment, effects: Effects
 ) -> None:
-    """If an upgrade was not stored, put the classic group back, as it was but for who waited in it."""
-    if error is ErrorCode.NONE:
+    """If an upgrade was refused, put the classic group back, as it was but for who waited in it.
+
+    One that the disk takes long to store is in force all the same.
+    """
+    if error in IN_FORCE:
         return
     classic = upgraded.classic
     shard.forget(classic.group_id, effects)

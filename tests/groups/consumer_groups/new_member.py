@@ -46,9 +46,8 @@ class NewMember:
 
     def send(self, **fields: Any) -> int:
         joins = {"topic_partitions": [], **self._joins} if self.epoch == 0 else {}
-        request = ConsumerGroupHeartbeatRequest(
-            group_id="g", member_id=self.member_id, member_epoch=self.epoch, **(joins | fields)
-        )
+        own: dict[str, Any] = {"group_id": "g", "member_id": self.member_id, "member_epoch": self.epoch}
+        request = ConsumerGroupHeartbeatRequest(**(own | joins | fields))
         return self.driver.send(request, 1, self.member_id)
 
     def take(self, reply: ConsumerGroupHeartbeatResponse) -> None:

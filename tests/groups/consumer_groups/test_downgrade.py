@@ -274,11 +274,13 @@ def park(classic: Group, member_id: str) -> None:
     classic.park_join(classic.members[member_id], Parked("join of a", 9), 0)
 
 
-def test_a_downgrade_that_is_stored_is_over() -> None:
+@pytest.mark.parametrize("outcome", [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT])
+def test_a_downgrade_that_is_stored_is_over(outcome: ErrorCode) -> None:
+    """So is one that the disk takes too long for: the group is a classic one by now."""
     world = mixed()
     world.beat(leaving())
     after = Effects()
-    on_downgrade_stored(world.shard, GroupDowngraded("g"), ErrorCode.NONE, NOW, after)
+    on_downgrade_stored(world.shard, GroupDowngraded("g"), outcome, NOW, after)
     assert after.timers == []
     assert "g" in world.shard.classic_groups
 

@@ -70,6 +70,13 @@ def test_a_member_that_has_no_assignment_yet_and_a_topic_that_is_gone_are_nothin
     assert [current.assigned for current in (group.currents["a"], group.currents["b"])] == [{}, {}]
 
 
+def test_a_partition_that_is_no_longer_there_is_left_out() -> None:
+    """A topic that was made again may be smaller; an assignor that is given such a partition fails."""
+    world = World(classic_group(classic_member("a", assignment(0, 3, 4))))
+    world.beat(joining(subscribed_topic_names=["other"]))
+    assert world.shard.groups["g"].currents["a"].assigned == {TOPIC_ID: {0: 4, 3: 4}}
+
+
 def test_an_assignment_of_no_partition_and_without_user_data_is_one_as_any_other() -> None:
     world = World(classic_group(classic_member("a", assignment(user_data=b""))))
     assert world.beat(joining()).error_code == ErrorCode.NONE
@@ -259,12 +266,14 @@ def test_an_upgrade_that_is_not_stored_leaves_the_classic_group_with_new_session
     ]
 
 
-def test_an_upgrade_that_is_stored_is_over() -> None:
+@pytest.mark.parametrize("outcome", [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT])
+def test_an_upgrade_that_is_stored_is_over(outcome: ErrorCode) -> None:
+    """So is one that the disk takes too long for: the group is a consumer group by now."""
     classic = two_members()
     world = World(classic)
     world.beat(joining())
     after = Effects()
-    on_upgrade_stored(world.shard, GroupUpgraded(classic), ErrorCode.NONE, NOW, after)
+    on_upgrade_stored(world.shard, GroupUpgraded(classic), outcome, NOW, after)
     assert after.result() == Effects().result()
     assert not world.shard.classic_groups
 
