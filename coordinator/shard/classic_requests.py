@@ -6,13 +6,12 @@ JoinGroup makes. All that is no consumer group is the matter of the classic hand
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from coordinator.effects import Effects, Moment, RequestContext
 from coordinator.groups.classic.heartbeat import prepare_heartbeat
 from coordinator.groups.classic.join_group import join_group
-from coordinator.groups.classic.join_request import REBALANCE_TIMEOUT_SINCE, join_request_error
+from coordinator.groups.classic.join_request import join_request_error
 from coordinator.groups.classic.leave_group import leave_group, leave_response, members_of
 from coordinator.groups.classic.sync_group import sync_group, sync_request_error
 from coordinator.groups.consumer import classic_members
@@ -46,8 +45,6 @@ def join(
 def _join_consumer_group(
     shard: ShardOffsets, group: ConsumerGroup, request: JoinGroupRequest, context: RequestContext, at: Moment
 ) -> Course:
-    if context.api_version < REBALANCE_TIMEOUT_SINCE:
-        request = replace(request, rebalance_timeout_ms=request.session_timeout_ms)
     effects = Effects()
     try:
         response = yield from classic_members.join(shard.consumers, group, request, context, at, effects)

@@ -130,7 +130,9 @@ def _by_topic_id(shard: ConsumerGroups, topics: list[TopicPartitions]) -> Target
     partitions: dict[bytes, tuple[int, ...]] = {}
     for each in topics:
         image = shard.topics.image(each.topic)
-        existing = [] if image is None else [p for p in each.partitions if p < len(image.racks_by_partition)]
+        existing = (
+            [] if image is None else [p for p in each.partitions if 0 <= p < len(image.racks_by_partition)]
+        )
         if image is not None and existing:  # The topic may be smaller, if it was deleted and made again.
             partitions[image.topic_id] = tuple(JavaTable.of_list(int_hash, existing))
     table = JavaTable(uuid_hash)
