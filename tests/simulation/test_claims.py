@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from coordinator.effects import RequestReceived, TimerFired
@@ -85,7 +87,7 @@ def test_a_member_is_removed_for_a_reason_alone(claims: Claims) -> None:
 def test_an_instance_is_taken_over_if_its_member_is_away(claims: Claims) -> None:
     removed = Removed("a", "i", claims.member("g", "a"), 6_000)
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="b", member_epoch=0, instance_id="i")
-    event = RequestReceived(request, None, 0)  # type: ignore[arg-type]  # Who asked does not matter.
+    event = RequestReceived(request, cast("Any", None), 0)  # Who asked does not matter.
     assert objection(removed, event, 0, Marks(KNOWN)) is not None
     removed.claims.is_away = True
     assert objection(removed, event, 0, Marks(KNOWN)) is None

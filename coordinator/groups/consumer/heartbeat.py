@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from coordinator.effects import Effects, Moment, RequestContext
 from coordinator.groups.classic.group import Group
@@ -137,7 +138,7 @@ def _described(
     found: ConsumerMember, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerMember:
     """The member as it is from now on; what the request leaves out stays."""
-    changes: dict[str, object] = {"client_id": context.client_id, "client_host": context.client_host}
+    changes: dict[str, Any] = {"client_id": context.client_id, "client_host": context.client_host}
     optional = {
         "instance_id": request.instance_id,
         "rack_id": request.rack_id,
@@ -150,7 +151,7 @@ def _described(
     names = request.subscribed_topic_names
     if names is not None and set(names) != set(found.topic_names):
         changes["topic_names"] = tuple(dict.fromkeys(names))
-    return replace(found, classic=None, **changes)  # type: ignore[arg-type]  # Names of fields, with their values.
+    return replace(found, classic=None, **changes)
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
