@@ -98,16 +98,23 @@ def make_classic_groups(bootstrap: str) -> None:
 
 def make_newer_groups(bootstrap: str) -> None:
     """On Kafka alone: make a group of each newer kind with one member, and commit offsets in the KIP-848 group."""
+    make_consumer_groups(bootstrap)
     with WireClient(bootstrap, "maker") as client:
-        await_coordinator(client, (KIP_848, SHARE, STREAMS))
+        await_coordinator(client, (SHARE, STREAMS))
+        _joined(client, share_join, 1)
+        _joined(client, streams_join, 0)
+
+
+def make_consumer_groups(bootstrap: str) -> None:
+    """Make a KIP-848 group of one member with offsets, and one that its member has left."""
+    with WireClient(bootstrap, "maker") as client:
+        await_coordinator(client, (KIP_848,))
         joined = _joined(client, lambda: consumer_join(KIP_848), 1)
         assert joined.member_id is not None
         commit(client, KIP_848, {0: 5, 1: 6}, (joined.member_id, joined.member_epoch), version=9)
         leaver = consumer_join(f"{KIP_848}-left")
         _joined(client, lambda: leaver, 1)
         _joined(client, lambda: _leave(leaver), 1)
-        _joined(client, share_join, 1)
-        _joined(client, streams_join, 0)
 
 
 def make_transactional_offsets(bootstrap: str) -> None:

@@ -42,6 +42,7 @@ from tests.clients.fleet import Fleet
 PARTITIONS = 4
 SETTINGS = {"group.initial.rebalance.delay.ms": "1000", "offsets.topic.num.partitions": str(PARTITIONS)}
 MUSTER = {**SETTINGS, "node.id": "0", "auto.create.topics.enable": "false"}
+OUR_GROUPS = (*CLASSIC_GROUPS, KIP_848)
 FILLER = "filler"
 IMPORTED, IMPORTED_ONLINE = "imported", "imported-online"
 GROUPS = "consumer.group.ConsumerGroupCommand"
@@ -86,11 +87,12 @@ def by_kafka(kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Wr
 
 @pytest.fixture(scope="module")
 def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterDaemon]:
-    """A Muster with classic groups."""
+    """A Muster with groups of both kinds."""
     with MusterDaemon(tmp_path_factory.mktemp("muster"), MUSTER) as daemon:
         with WireClient(daemon.bootstrap) as client:
             made.make_topic(client)
         made.make_classic_groups(daemon.bootstrap)
+        made.make_consumer_groups(daemon.bootstrap)
         yield daemon
 
 
@@ -100,7 +102,7 @@ def by_muster(muster: MusterDaemon) -> Written:
     with WireClient(muster.bootstrap) as client:
         fill(client)
     written = Written(
-        muster.log_dir, made.report(muster.bootstrap, CLASSIC_GROUPS), made.listed(muster.bootstrap)
+        muster.log_dir, made.report(muster.bootstrap, OUR_GROUPS), made.listed(muster.bootstrap)
     )
     assert muster.terminate() == 0
     assert snapshots(muster.log_dir), "the log of one shard is long enough to leave one"
@@ -230,7 +232,7 @@ def test_muster_log_takes_kafkas_directory_as_it_is(
 def test_the_console_consumers_formatters_read_us_through_the_wire(
     muster: MusterDaemon, tmp_path: Path
 ) -> None:
-    report = made.report(muster.bootstrap, CLASSIC_GROUPS)
+    report = made.report(muster.bootstrap, OUR_GROUPS)
     offsets = {
         (group, topic, partition): offset
         for group, row in report.items()
@@ -366,8 +368,8 @@ def second_life(
 
 def test_kafka_itself_loads_what_muster_wrote(second_life: KafkaBroker, by_muster: Written) -> None:
     """All that DescribeGroups and OffsetFetch say is equal, and the deleted group is gone."""
-    report = made.report(second_life.bootstrap, CLASSIC_GROUPS)
-    for group in CLASSIC_GROUPS:
+    report = made.report(second_life.bootstrap, OUR_GROUPS)
+    for group in OUR_GROUPS:
         assert report[group] == by_muster.report[group], group
     with WireClient(second_life.bootstrap) as client:
         assert made.offsets_of(client, IMPORTED) == {(TOPIC, 1): (33, -1, "by import")}
