@@ -77,7 +77,8 @@ class MixedWitness(Witness):
         self._session_ms = session_ms
         self._given: dict[int, Given] = {}  # By call.
         self._of_consumer_groups: dict[int, Any] = {}  # Calls whose answers show what consumer groups store.
-        self._begun_ms: dict[int, int] = {}  # Requests that wait for a target: when they were handled first.
+        # Requests that wait for a target: who asked, which keeps its id from being given again, and since when.
+        self._begun: dict[int, tuple[Any, int]] = {}
         self._targets: dict[
             str, tuple[int, ComputedTarget]
         ] = {}  # As they were when their computation began.
@@ -125,7 +126,7 @@ class MixedWitness(Witness):
                 target = work.compute()
                 self._targets[target.group_id] = self._topics.version, target
                 if isinstance(event, RequestReceived):
-                    self._begun_ms[id(event.context.reply_to)] = now_ms
+                    self._begun[id(event.context.reply_to)] = event.context.reply_to, now_ms
         super().after(shard, event, result, before, now_ms)
         self.mixed.after(shard, event, result)
         for group_id in ended(result):
@@ -146,7 +147,8 @@ class MixedWitness(Witness):
         self._follow_removals(shard, group_id, event, result, before, now_ms)
         if isinstance(result.then, GroupUpgraded):
             assert isinstance(event, RequestReceived)
-            self._on_upgraded(result.then, self._begun_ms.get(id(event.context.reply_to), now_ms))
+            _, begun_ms = self._begun.get(id(event.context.reply_to), (None, now_ms))
+            self._on_upgraded(result.then, begun_ms)
         elif isinstance(result.then, GroupDowngraded):
             is_classic = True
             self.claims.begin_anew(group_id, now_ms)
@@ -265,7 +267,8 @@ class MixedWitness(Witness):
     def _follow_reply(
         self, group_id: str, reply_to: Any, response: Any, now_ms: int, *, is_classic: bool
     ) -> None:
-        request, at_ms = getattr(reply_to, "request", None), self._begun_ms.pop(id(reply_to), now_ms)
+        request = getattr(reply_to, "request", None)
+        _, at_ms = self._begun.pop(id(reply_to), (None, now_ms))
         if not is_classic:
             self._of_consumer_groups[id(reply_to)] = response
         match request:
@@ -405,5 +408,5 @@ class MixedWitness(Witness):
         super().on_crash()
         self._given.clear()
         self._of_consumer_groups.clear()
-        self._begun_ms.clear()
+        self._begun.clear()
         self._targets.clear()
