@@ -1,4 +1,4 @@
-"""The requests that the load is made of, as bytes: JoinGroup, SyncGroup and Heartbeat in their newest versions.
+"""The requests that the load is made of, as bytes: those of groups in their newest versions.
 
 OffsetCommit and OffsetFetch are of version 8, which is flexible and has topics by name.
 """
@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from protocol.framing import encode_request
+from protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.offset_commit import (
@@ -33,17 +37,22 @@ COMMIT: Final = (8, 8)
 FETCH: Final = (9, 8)
 JOIN: Final = (11, 9)
 SYNC: Final = (14, 5)
+CONSUMER_HEARTBEAT: Final = (68, 1)
 
 SESSION_MS: Final = 1_800_000
 """The longest that both servers allow by default: members that send no heartbeats outlive the rounds."""
 PROTOCOL_TYPE, PROTOCOL = "consumer", "range"
 SUBSCRIPTION: Final = bytes(64)  # As much as a consumer of one topic says.
 ASSIGNMENT: Final = bytes(48)
+REBALANCE_MS: Final = 300_000  # As the Java consumer has it: its max.poll.interval.ms.
 
 
 @dataclass(slots=True)
 class Joined:
-    """A member of a stable group, as far as its requests need to know."""
+    """A member of a stable group, as far as its requests need to know.
+
+    `generation_id` is the member epoch where the group is a consumer group.
+    """
 
     group_id: str
     member_id: str
@@ -107,3 +116,29 @@ def sync(member: Joined, member_ids: Sequence[str]) -> bytes:
         assignments=assigned,
     )
     return _frame(request, SYNC)
+
+
+def consumer_join(member: Joined, topics: Sequence[str]) -> bytes:
+    """The first heartbeat of a member of a consumer group, whose id is its own."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=member.group_id,
+        member_id=member.member_id,
+        member_epoch=0,
+        rebalance_timeout_ms=REBALANCE_MS,
+        subscribed_topic_names=list(topics),
+        topic_partitions=[],
+    )
+    return _frame(request, CONSUMER_HEARTBEAT)
+
+
+def consumer_heartbeat(
+    member: Joined, owned: Sequence[ConsumerGroupHeartbeatTopicPartitions] | None = None
+) -> bytes:
+    """A heartbeat within a consumer group, with all partitions that the member owns where they have changed."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=member.group_id,
+        member_id=member.member_id,
+        member_epoch=member.generation_id,
+        topic_partitions=None if owned is None else list(owned),
+    )
+    return _frame(request, CONSUMER_HEARTBEAT)

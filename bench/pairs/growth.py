@@ -51,6 +51,10 @@ AT_ONE_SIZE: Final = (
     "restarts",
     "idle",
     "memory",
+    "consumer_heartbeats",
+    "consumer_storms",
+    "consumer_herd",
+    "consumer_memory",
 )
 """The scenarios that no curve is drawn of."""
 

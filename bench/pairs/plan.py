@@ -19,6 +19,11 @@ MANY: Final = 9
 """Times the connections: 4,500 to each of four servers, of one process that may have 20,000 descriptors."""
 
 SHORTEST_SESSION_MS: Final = 6_000
+CONSUMER_INTERVAL_MS: Final = 5_000
+"""Between the heartbeats of a member of a consumer group, as both servers have it by default."""
+
+SHARE: Final = 10
+"""Partitions of each member of a consumer group of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +45,12 @@ class Plan:
     start_warm_ups: int = 1  # Starts that do not count: the first formats a storage, and fills the caches.
     restart_rounds: int = 3
     herd_rounds: int = 10
+    herd_beside_expiry_rounds: int = 4  # A minute each: ten would leave no time for consumer groups.
     expiry_ms: int = (
         12_000  # The sessions that end beside a herd: long enough that all members join meanwhile.
     )
+    consumer_rounds: int = 2  # Of storms and herds of consumer groups.
+    consumer_interval_ms: int = CONSUMER_INTERVAL_MS  # Of their heartbeats, in both servers.
     cold_groups: int = 20
     cold_commits: int = 2_000
     cold_records: int = 10_000
@@ -53,7 +61,7 @@ class Plan:
     idle_rounds: int = 2
     crowds: int = 10  # Of `groups` x `group_size` members, one after the other: what memory is measured with.
     timers: tuple[int, ...] = (10_000, 100_000, 1_000_000)
-    growth_rounds: int = 3
+    growth_rounds: int = 2
     steps: tuple[int, ...] = (1, 10, 100)  # How many times the smallest size: what growth is measured with.
     growth_s: float = 0.6
     growth_warm_ups: int = 1
@@ -98,6 +106,8 @@ class Plan:
             restart_rounds=rounds,
             burst_rounds=rounds,
             herd_rounds=rounds,
+            herd_beside_expiry_rounds=rounds,
+            consumer_rounds=rounds,
             idle_rounds=rounds,
             growth_rounds=rounds,
         )
@@ -111,17 +121,23 @@ class Plan:
             "partitions": PARTITIONS,
             "storm_groups": self.connections * 2,
             "herd": max(1, self.connections // 10) * 40,
+            "consumer_herd": self.connections * 2,
+            "consumer_partitions": self.connections * 2 * SHARE,
             "members": self.groups * self.group_size,
+            "all_members": self.crowds * self.groups * self.group_size,
             "offsets": self.groups * PARTITIONS,
         }
 
     @property
     def _settings(self) -> dict[str, str]:
-        """Where a run is little, sessions are shorter than servers take by default."""
-        delay = {"group.initial.rebalance.delay.ms": str(self.initial_delay_ms)}
-        if self.expiry_ms >= SHORTEST_SESSION_MS:
-            return delay
-        return {**delay, "group.min.session.timeout.ms": str(self.expiry_ms)}
+        """Where a run is little, sessions and intervals are shorter than servers take by default."""
+        settings = {"group.initial.rebalance.delay.ms": str(self.initial_delay_ms)}
+        if self.expiry_ms < SHORTEST_SESSION_MS:
+            settings["group.min.session.timeout.ms"] = str(self.expiry_ms)
+        if self.consumer_interval_ms < CONSUMER_INTERVAL_MS:
+            for name in ("min.heartbeat", "heartbeat"):
+                settings[f"group.consumer.{name}.interval.ms"] = str(self.consumer_interval_ms)
+        return settings
 
 
 def builds() -> dict[str, Path]:
@@ -144,7 +160,10 @@ def quick(directory: Path) -> Plan:
         start_warm_ups=0,
         restart_rounds=1,
         herd_rounds=1,
+        herd_beside_expiry_rounds=1,
         expiry_ms=2_000,
+        consumer_rounds=1,
+        consumer_interval_ms=500,
         cold_groups=3,
         cold_commits=60,
         cold_records=500,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench.pairs import bursts, cold, growth, starts, steady, storms, storms_at_once, weight, wheel
+from bench.pairs import bursts, cold, consumers, growth, starts, steady, storms, storms_at_once, weight, wheel
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import Section
 
@@ -35,12 +35,16 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "commits": Scenario(steady.commits, 270, is_generated=True),
     "storms": Scenario(storms.storms, 270),
     "herd": Scenario(storms_at_once.herd, 110),
-    "herd_beside_expiry": Scenario(storms_at_once.herd_beside_expiry, 640),
+    "herd_beside_expiry": Scenario(storms_at_once.herd_beside_expiry, 270),
     "bursts": Scenario(bursts.bursts, 290),
     "restarts": Scenario(starts.restarts, 330),
     "idle": Scenario(weight.idle, 260),
     "memory": Scenario(weight.memory, 330),
-    "growth": Scenario(growth.growth, 330, has_kafka=False),
+    "consumer_heartbeats": Scenario(consumers.heartbeats, 100, is_generated=True),
+    "consumer_storms": Scenario(consumers.storms, 120),
+    "consumer_herd": Scenario(consumers.herd, 120),
+    "consumer_memory": Scenario(consumers.memory, 190),
+    "growth": Scenario(growth.growth, 230, has_kafka=False),
 }
 TOGETHER: Final = {"storms_at_once": ("herd", "herd_beside_expiry")}
 """Names for several of them."""

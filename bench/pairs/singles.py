@@ -8,7 +8,7 @@ from typing import Final
 
 from bench.pairs import frames
 from bench.pairs.crowd import ANSWER_HEADER_BYTES, joined
-from bench.pairs.frames import COMMIT, FETCH, HEARTBEAT, Joined
+from bench.pairs.frames import COMMIT, CONSUMER_HEARTBEAT, FETCH, HEARTBEAT, Joined
 from bench.pairs.lanes import Lane, LoadError, ask
 from harness.processes import ServerProcess
 from harness.wire import WireClient
@@ -43,7 +43,7 @@ def fill(members: Iterable[tuple[socket.socket, Joined]]) -> None:
 
 def errors_in(api: tuple[int, int], answer: bytes) -> list[int]:
     response = decode(RESPONSES[api[0]], api[1], answer, ANSWER_HEADER_BYTES)
-    if api == HEARTBEAT:
+    if api in (HEARTBEAT, CONSUMER_HEARTBEAT):
         return [response.error_code]
     if api == FETCH:
         return [group.error_code for group in response.groups]
@@ -54,8 +54,19 @@ def lanes_of(
     server: ServerProcess, prefix: str, count: int, frame_of: Callable[[Joined], bytes], api: tuple[int, int]
 ) -> list[Lane]:
     """`count` connections, each the only member of a group, its answer learned and found good."""
+    alone = joined(server.port, [f"{prefix}-{index:05d}" for index in range(count)], 1)
+    return learned(server, alone, frame_of, api)
+
+
+def learned(
+    server: ServerProcess,
+    members: Iterable[tuple[socket.socket, Joined]],
+    frame_of: Callable[[Joined], bytes],
+    api: tuple[int, int],
+) -> list[Lane]:
+    """A lane for each member, on its connection; the answer to its frame is learned and found good."""
     made = []
-    for connection, member in joined(server.port, [f"{prefix}-{index:05d}" for index in range(count)], 1):
+    for connection, member in members:
         frame = frame_of(member)
         answer = ask(connection, frame)
         if any(errors_in(api, answer)):
@@ -64,8 +75,8 @@ def lanes_of(
     return made
 
 
-def make_topic(server: ServerProcess, partitions: int = PARTITIONS) -> None:
+def make_topic(server: ServerProcess, partitions: int = PARTITIONS, name: str = TOPIC) -> None:
     with WireClient(server.bootstrap) as client:
-        topic = CreatableTopic(name=TOPIC, num_partitions=partitions, replication_factor=1)
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         made = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), CREATE_VERSION).topics[0]
         assert made.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), made

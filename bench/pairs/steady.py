@@ -51,8 +51,8 @@ def floor_lanes(server: ServerProcess, like: Sequence[Lane]) -> list[Lane]:
 
 
 def close(contenders: Sequence[Contender]) -> None:
-    for contender in contenders:
-        for lane in contender.lanes:
+    for each in contenders:
+        for lane in each.lanes:
             lane.socket.close()
 
 
@@ -75,14 +75,14 @@ def _heartbeats(plan: Plan, servers: dict[str, ServerProcess], kind: str, warm_s
     count = plan.connections * (MANY if kind == "many" else 1)
     in_flight = DEEP if kind == "deep" else 1
     contenders = [
-        _contender(
+        contender(
             name,
             servers[name],
             lanes_of(servers[name], f"beat-{count}-{in_flight}", count, frames.heartbeat, HEARTBEAT),
         )
         for name in (*plan.builds, KAFKA)
     ]
-    contenders.append(_contender(FLOOR, servers[FLOOR], floor_lanes(servers[FLOOR], contenders[0].lanes)))
+    contenders.append(contender(FLOOR, servers[FLOOR], floor_lanes(servers[FLOOR], contenders[0].lanes)))
     take_turns(contenders, plan.rounds, plan.seconds, in_flight, warm_s)
     close(contenders)
     ours, (theirs, bare) = contenders[:-2], contenders[-2:]
@@ -94,14 +94,14 @@ def _heartbeats(plan: Plan, servers: dict[str, ServerProcess], kind: str, warm_s
             target(f"{what}: user CPU, to the floor's", [each.user_us / bare.user_us for each in ours], 1.8),
             Target(f"{what}: the floor's own CPU", bare.cpu_us / theirs.best_cpu_us, 0.5),
         ]
-    return Section(what.capitalize(), _lines(contenders), targets, _conditions(plan, warm_s))
+    return Section(what.capitalize(), lines(contenders), targets, conditions(plan, warm_s))
 
 
-def _contender(name: str, server: ServerProcess, lanes: Sequence[Lane]) -> Contender:
+def contender(name: str, server: ServerProcess, lanes: Sequence[Lane]) -> Contender:
     return Contender(name, server, lanes, generator.run)
 
 
-def _lines(contenders: Sequence[Contender]) -> list[str]:
+def lines(contenders: Sequence[Contender]) -> list[str]:
     """The table, and what the generator itself takes: beside that much no server can show what it is worth."""
     own = ", ".join(
         f"{median(load.own_us for load in each.loads if isinstance(load, GeneratedLoad)):.1f} ({each.name})"
@@ -110,7 +110,7 @@ def _lines(contenders: Sequence[Contender]) -> list[str]:
     return [TABLE, *(each.row for each in contenders), "", f"The generator's own CPU of each, us: {own}."]
 
 
-def _conditions(plan: Plan, warm_s: float) -> str:
+def conditions(plan: Plan, warm_s: float) -> str:
     return (
         f"{plan.rounds} rounds of {plan.seconds:g} s in turns, after {warm_s:g} s of the same load for Kafka "
         f"and {min(1.0, warm_s):g} s for the others; Kafka's best round against the median of the others'. "
@@ -147,7 +147,7 @@ def _commits_of_one(plan: Plan, single: list[Contender]) -> Section:
     sync_us = fdatasync_us(plan.directory)
     note = f"This machine's own fdatasync of a 4 KiB append: {sync_us:,.0f} us (median of {SYNC_PROBES})."
     title = f"Commits of one partition, {plan.connections:,} groups"
-    return Section(title, [*_lines(single), "", note], targets, _conditions(plan, plan.warm_s))
+    return Section(title, [*lines(single), "", note], targets, conditions(plan, plan.warm_s))
 
 
 def _commits_of_a_thousand(plan: Plan, whole: list[Contender]) -> Section:
@@ -157,7 +157,7 @@ def _commits_of_a_thousand(plan: Plan, whole: list[Contender]) -> Section:
         judged("whole.fsync.cpu", plan, cpus(fsync, kafka_)),
     ]
     title = f"Commits of {PARTITIONS:,} partitions"
-    return Section(title, _lines(whole), targets, _conditions(plan, plan.warm_again_s))
+    return Section(title, lines(whole), targets, conditions(plan, plan.warm_again_s))
 
 
 def _commits(
@@ -165,7 +165,7 @@ def _commits(
 ) -> list[Contender]:
     count = plan.connections if partitions == 1 else max(1, plan.connections // 10)
     contenders = [
-        _contender(
+        contender(
             name, server, lanes_of(server, f"commit-{partitions}", count, commit_of(partitions), COMMIT)
         )
         for name, server in servers.items()

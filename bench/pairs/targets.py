@@ -42,6 +42,9 @@ FEW, MANY, DEEP = (
 ONE, WHOLE = "commits of one partition", "commits of {partitions:,} partitions"
 STORM = "join storm, {storm_groups:,} groups of 10"
 HERD = "one group of {herd:,}, delay 0"
+CONSUMER_BEATS = "consumer heartbeats, {connections:,} connections, 1 in flight"
+CONSUMER_STORM = "{storm_groups:,} consumer groups of 10 joining at once"
+CONSUMER_HERD = "one consumer group of {consumer_herd:,} on {consumer_partitions:,} partitions"
 RESTART = "restart with {offsets:,} offsets and {members:,} members"
 
 ASKED: Final = (
@@ -66,6 +69,12 @@ ASKED: Final = (
     Asked("herd.time", f"{HERD}: time", 1.1),
     Asked("herd_beside_expiry.joins", f"{HERD}, while {{members:,}} other sessions expire: JoinGroups", 1.1),
     Asked("herd_beside_expiry.time", f"{HERD}, while {{members:,}} other sessions expire: time", 1.1),
+    Asked("consumer_heartbeats.throughput", f"{CONSUMER_BEATS}: throughput", 1.4, at_least=True),
+    Asked("consumer_heartbeats.cpu", f"{CONSUMER_BEATS}: server CPU of each", 0.6),
+    Asked("consumer_storms.time", f"{CONSUMER_STORM}: time until all is reconciled", 1.0),
+    Asked("consumer_storms.cpu", f"{CONSUMER_STORM}: server CPU", 1.3),
+    Asked("consumer_herd.time", f"{CONSUMER_HERD}: time until all is reconciled", 1.5),
+    Asked("consumer_memory", "memory, {all_members:,} members of consumer groups", 0.5),
     Asked("restarts.clean", f"{RESTART}: after a clean stop", 0.2),
     Asked("restarts.killed", f"{RESTART}: after kill -9", 0.3),
     Asked("cold.time", "start, short work, stop: time", 0.1),

@@ -6,7 +6,8 @@ server can be stopped and go on, and can die at any moment and be started again 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
@@ -33,7 +34,6 @@ from harness.doubles.topics import Topics
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.records.records import Codec
-from storage.files import StorageError
 from storage.log.durable_log import DurableLog
 from tests.simulation.call import Call, api_key_of
 from tests.simulation.disk import Disk, Partitions
@@ -64,13 +64,22 @@ class WatchedShard(Shard):
 
     def handle(self, event: Event, now_ms: int) -> Result:
         before = self._witness.before(self, event, now_ms)
-        try:
+        with self._bugs_told(event):
             result = super().handle(event, now_ms)
-        except Exception as error:
-            self._witness.violated(f"a bug: {error!r} on {event}")
-            raise
         self._witness.after(self, event, result, before, now_ms)
         return result
+
+    def replay(self, *entry: Any) -> None:
+        with self._bugs_told(entry):
+            super().replay(*entry)
+
+    @contextmanager
+    def _bugs_told(self, what: object) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._witness.violated(f"a bug: {error!r} on {what}")
+            raise
 
     def prepare_heartbeat(self, request: HeartbeatRequest) -> Heartbeat:
         heartbeat = super().prepare_heartbeat(request)
@@ -87,19 +96,6 @@ class WatchedShard(Shard):
         result = super().loaded(now_ms, wall_ms)
         self._witness.on_loaded(self, now_ms)
         return result
-
-
-class WatchedRunner(GroupRunner):
-    """A runner that shows the witness bugs which end a life, wherever they were met."""
-
-    def __init__(self, witness: Witness, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._witness = witness
-
-    def fail_on(self, error: Exception, event: object) -> None:
-        if not isinstance(error, StorageError):
-            self._witness.violated(f"a bug: {error!r} on {event}")
-        super().fail_on(error, event)
 
 
 class Server:
@@ -304,8 +300,7 @@ class Server:
 
     def _new_runner(self, log: Any) -> GroupRunner:
         assert self.runtime is not None
-        return WatchedRunner(
-            self.witness,
+        return GroupRunner(
             group_shards(self._new_shard),
             log.partition,
             DurableLog(log, self.runtime.log_host),
