@@ -53,8 +53,8 @@ def test_groups_change_their_kind_as_those_of_kafka_do(java: None) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("assignor", "partitions_max"), [("uniform", 70), ("range", 70)])
 def test_targets_of_larger_groups_are_those_of_kafka(java: None, assignor: str, partitions_max: int) -> None:
-    found = histories("\n".join(driven("Rand", FIRST_SEED, 100, partitions_max, assignor)))
-    assert len(found) == 100
+    found = histories("\n".join(driven("Rand", FIRST_SEED, 500, partitions_max, assignor)))
+    assert len(found) == 500
     for history in found:
         group = Group(history)
         for number, step in enumerate(history.steps):
