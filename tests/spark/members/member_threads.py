@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from confluent_kafka import ConsumerGroupType
+from confluent_kafka.admin import AdminClient
 
 from muster.spark.members.checks import ClusterQueries
 from muster.spark.members.driver import prepare
@@ -19,6 +21,8 @@ from muster.spark.members.report import MemberReport
 
 CONSUMER: Mapping[str, str] = {"group.protocol": "consumer"}
 """The settings of members by the consumer protocol (KIP-848)."""
+
+DESCRIBE_TIMEOUT_S = 60
 
 Seen = tuple[int, int, str]
 """A row that `process` was given: partition, offset, value."""
@@ -81,3 +85,10 @@ def run_threads(plan: Plan) -> list[MemberReport]:
 
     with ThreadPoolExecutor(plan.members) as pool:
         return list(pool.map(live, range(plan.members)))
+
+
+def group_type(bootstrap: str, group: str) -> ConsumerGroupType:
+    """The protocol that the group is of, as the cluster describes it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    found: ConsumerGroupType = admin.describe_consumer_groups([group])[group].result(DESCRIBE_TIMEOUT_S).type
+    return found

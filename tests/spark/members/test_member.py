@@ -20,7 +20,7 @@ from muster.spark.members import stop
 from muster.spark.members.plan import MemberContext, MembersError, SupersededError
 from muster.spark.members.report import MemberReport, RebalanceKind
 from protocol.topic_partition import TopicPartition
-from tests.spark.members.member_threads import CONSUMER, Sink, plan_for, run_threads
+from tests.spark.members.member_threads import CONSUMER, Sink, group_type, plan_for, run_threads
 
 pytestmark = pytest.mark.xdist_group("spark")
 PARTITIONS = 4
@@ -194,7 +194,7 @@ def test_a_run_without_end_goes_on_until_it_is_asked_to_stop(
         wait_until(lambda: len(sink.rows) == 40, "the first rows", TIMEOUT_S, _failure(running))
         written += write(observer, topic, 20, "b")
         wait_until(lambda: len(sink.rows) == 60, "rows that came later", TIMEOUT_S, _failure(running))
-        assert group_type(broker, group) is (
+        assert group_type(broker.bootstrap, group) is (
             ConsumerGroupType.CONSUMER if settings else ConsumerGroupType.CLASSIC
         )
         stop(broker.bootstrap, group, topic, settings)
@@ -225,7 +225,7 @@ def test_runs_of_both_protocols_are_members_of_one_group(
             return bool(new.rows)
 
         wait_until(is_read_by_the_second, "rows of the second run", TIMEOUT_S, _failure(running[1]))
-        assert group_type(broker, group) is ConsumerGroupType.CONSUMER
+        assert group_type(broker.bootstrap, group) is ConsumerGroupType.CONSUMER
         wait_until(
             lambda: len(classic.rows) + len(new.rows) >= len(written),
             "all rows",
@@ -236,12 +236,6 @@ def test_runs_of_both_protocols_are_members_of_one_group(
         for each in running:
             each.result(TIMEOUT_S)
     assert sorted([*values(classic), *values(new)]) == sorted(written)
-
-
-def group_type(broker: ServerProcess, group: str) -> ConsumerGroupType:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    found: ConsumerGroupType = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S).type
-    return found
 
 
 def _failure(running: Future[list[MemberReport]]) -> Callable[[], str | None]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import ConsumerGroupType
 from pyspark.sql import SparkSession
 
 from harness.observer import Observer, unique
@@ -18,12 +20,14 @@ from muster.spark.members import MembersError
 from muster.spark.members.driver import failure_reason
 from muster.spark.members.slots import slots_now
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tests.spark.members.member_threads import CONSUMER, group_type
 
 pytestmark = pytest.mark.xdist_group("spark")
 PARTITIONS = 12
 ROWS = 600
 TIMEOUT_S = 60
 QUICK = {"fetch.wait.max.ms": "50", "heartbeat.interval.ms": "300"}
+NEW = {"fetch.wait.max.ms": "50", **CONSUMER}
 
 
 @pytest.fixture
@@ -57,11 +61,23 @@ def nothing(batch: Any, context: Any) -> None:
     return None
 
 
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [(QUICK, ConsumerGroupType.CLASSIC), (NEW, ConsumerGroupType.CONSUMER)],
+    ids=["classic", "consumer"],
+)
 def test_two_members_read_every_row_once_and_report(
-    broker: ServerProcess, observer: Observer, spark: SparkSession, topic: str, group: str, tmp_path: Path
+    spark: SparkSession,
+    observer: Observer,
+    topic: str,
+    tmp_path: Path,
+    settings: Mapping[str, str],
+    kind: ConsumerGroupType,
 ) -> None:
-    process = writing_to(tmp_path)
-    report = members.run(spark, broker.bootstrap, group, [topic], 2, process, batch_rows=50, settings=QUICK)
+    group, process = unique("members"), writing_to(tmp_path)
+    report = members.run(
+        spark, observer.bootstrap, group, [topic], 2, process, batch_rows=50, settings=settings
+    )
     assert written_to(tmp_path) == sorted(f"row-{number}" for number in range(ROWS))
     assert report.ends == {(topic, where): end for where, end in observer.log_ends(topic, PARTITIONS).items()}
     assert report.rows_by_partition() == {where: rows for where, rows in report.ends.items() if rows}
@@ -70,6 +86,7 @@ def test_two_members_read_every_row_once_and_report(
     assert (report.attempts, report.failures, report.is_stopped) == (1, (), False)
     assert next(iter(report.lines())) == f"{group}: {ROWS} rows by 2 members, at the end"
     assert observer.state(group) == "EMPTY"
+    assert group_type(observer.bootstrap, group) is kind
 
 
 def test_an_attempt_that_fails_is_made_again_and_counted(

@@ -24,11 +24,13 @@ from muster.spark.progress.checkpoint_files import CheckpointFiles
 from muster.spark.progress.positions import ConflictError, LiveMembersError, OffsetConflict, ProgressError
 from protocol.topic_partition import TopicPartition
 from tests.spark.conftest import SETTINGS, TARGETS
+from tests.spark.members.member_threads import CONSUMER
 from tests.spark.topics import PARTITIONS, Topic, run_to_end
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 DEADLINE_S = 60.0
+CLASSIC: Mapping[str, str] = {}
 SILENT_S = 3_600.0
 
 
@@ -99,8 +101,11 @@ def test_the_group_is_at_the_end_of_the_last_batch_when_the_follower_is_closed(
     assert (follower.state, follower.error, follower.pending) == ("closed", None, {})
 
 
-def test_batches_move_the_group_while_the_query_runs(job: Job, topic: Topic, observer: Observer) -> None:
-    with job.follow(), job.running(topic.stream()):
+@pytest.mark.parametrize("client", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+def test_batches_move_the_group_while_the_query_runs(
+    job: Job, topic: Topic, observer: Observer, client: Mapping[str, str]
+) -> None:
+    with job.follow(client=client), job.running(topic.stream()):
         for count in (30, 60):
             topic.write(*values(30))
             wait_for_group(observer, job.group, topic.name, count)
@@ -169,8 +174,11 @@ def test_a_lost_checkpoint_is_refused_before_the_first_batch(
     assert observer.committed(job.group, topic.name) == {0: 7}
 
 
-def test_a_group_with_live_members_is_refused(job: Job, topic: Topic, observer: Observer) -> None:
-    with member_of(job, topic.name, observer), pytest.raises(LiveMembersError, match="a-member at"):
+@pytest.mark.parametrize("client", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+def test_a_group_with_live_members_is_refused(
+    job: Job, topic: Topic, observer: Observer, client: Mapping[str, str]
+) -> None:
+    with member_of(job, topic.name, observer, client), pytest.raises(LiveMembersError, match="a-member at"):
         job.follow()
 
 
@@ -314,10 +322,12 @@ def test_a_checkpoint_that_no_query_has_used_is_reported_at_the_end(
 
 
 @contextmanager
-def member_of(job: Job, topic: str, observer: Observer) -> Iterator[Consumer]:
+def member_of(
+    job: Job, topic: str, observer: Observer, client: Mapping[str, str] = CLASSIC
+) -> Iterator[Consumer]:
     """A live member of the job's group, that commits nothing."""
     settings = {"bootstrap.servers": job.bootstrap, "group.id": job.group, "client.id": "a-member"}
-    consumer = Consumer({**settings, "enable.auto.commit": False})
+    consumer = Consumer({**settings, **client, "enable.auto.commit": False})
     consumer.subscribe([topic])
     try:
         wait_until(lambda: consumer.poll(0.1) or observer.owned(job.group), "the member owns", DEADLINE_S)
