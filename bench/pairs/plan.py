@@ -45,7 +45,6 @@ class Plan:
     start_warm_ups: int = 1  # Starts that do not count: the first formats a storage, and fills the caches.
     restart_rounds: int = 3
     herd_rounds: int = 10
-    herd_beside_expiry_rounds: int = 4  # A minute each: ten would leave no time for consumer groups.
     expiry_ms: int = (
         12_000  # The sessions that end beside a herd: long enough that all members join meanwhile.
     )
@@ -61,7 +60,7 @@ class Plan:
     idle_rounds: int = 2
     crowds: int = 10  # Of `groups` x `group_size` members, one after the other: what memory is measured with.
     timers: tuple[int, ...] = (10_000, 100_000, 1_000_000)
-    growth_rounds: int = 2
+    growth_rounds: int = 3
     steps: tuple[int, ...] = (1, 10, 100)  # How many times the smallest size: what growth is measured with.
     growth_s: float = 0.6
     growth_warm_ups: int = 1
@@ -106,7 +105,6 @@ class Plan:
             restart_rounds=rounds,
             burst_rounds=rounds,
             herd_rounds=rounds,
-            herd_beside_expiry_rounds=rounds,
             consumer_rounds=rounds,
             idle_rounds=rounds,
             growth_rounds=rounds,
@@ -160,7 +158,6 @@ def quick(directory: Path) -> Plan:
         start_warm_ups=0,
         restart_rounds=1,
         herd_rounds=1,
-        herd_beside_expiry_rounds=1,
         expiry_ms=2_000,
         consumer_rounds=1,
         consumer_interval_ms=500,

@@ -28,23 +28,23 @@ class Scenario:
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {
-    "wheel": Scenario(wheel.wheel, 90, has_kafka=False),
-    "starts": Scenario(starts.starts, 110),
-    "cold": Scenario(cold.cold, 180),
-    "heartbeats": Scenario(steady.heartbeats, 330, is_generated=True),
-    "commits": Scenario(steady.commits, 270, is_generated=True),
-    "storms": Scenario(storms.storms, 270),
-    "herd": Scenario(storms_at_once.herd, 110),
-    "herd_beside_expiry": Scenario(storms_at_once.herd_beside_expiry, 270),
-    "bursts": Scenario(bursts.bursts, 290),
-    "restarts": Scenario(starts.restarts, 330),
+    "wheel": Scenario(wheel.wheel, 110, has_kafka=False),
+    "starts": Scenario(starts.starts, 30),
+    "cold": Scenario(cold.cold, 50),
+    "heartbeats": Scenario(steady.heartbeats, 340, is_generated=True),
+    "commits": Scenario(steady.commits, 285, is_generated=True),
+    "storms": Scenario(storms.storms, 260),
+    "herd": Scenario(storms_at_once.herd, 40),
+    "herd_beside_expiry": Scenario(storms_at_once.herd_beside_expiry, 520),
+    "bursts": Scenario(bursts.bursts, 390),
+    "restarts": Scenario(starts.restarts, 200),
     "idle": Scenario(weight.idle, 260),
-    "memory": Scenario(weight.memory, 330),
+    "memory": Scenario(weight.memory, 270),
     "consumer_heartbeats": Scenario(consumers.heartbeats, 100, is_generated=True),
     "consumer_storms": Scenario(consumers.storms, 120),
     "consumer_herd": Scenario(consumers.herd, 120),
     "consumer_memory": Scenario(consumers.memory, 190),
-    "growth": Scenario(growth.growth, 230, has_kafka=False),
+    "growth": Scenario(growth.growth, 190, has_kafka=False),
 }
 TOGETHER: Final = {"storms_at_once": ("herd", "herd_beside_expiry")}
 """Names for several of them."""

@@ -122,14 +122,12 @@ def herd_beside_expiry(plan: Plan) -> list[Section]:
 
 
 def _section(plan: Plan, kind: str, warm_ups: int) -> Section:
-    play, rounds = _alone, plan.herd_rounds
-    if kind != "herd":
-        play, rounds = _beside, plan.herd_beside_expiry_rounds
+    play = _alone if kind == "herd" else _beside
     with contending(plan, NO_DELAY) as contenders:
         *ours, theirs = (Herds(name, server) for name, server in contenders.items())
         for number in range(warm_ups):
             play(Herds(KAFKA, theirs.server), f"warm-{kind}-{number}", plan)
-        for number in range(rounds):
+        for number in range(plan.herd_rounds):
             for each in (*ours, theirs):
                 play(each, f"{kind}-{number}", plan)
     targets = [
@@ -138,7 +136,7 @@ def _section(plan: Plan, kind: str, warm_ups: int) -> Section:
     ]
     beside = f", while {plan.sizes['members']:,} sessions of other groups end" if play is _beside else ""
     conditions = (
-        f"{rounds} of each in turns, with no initial delay, after {warm_ups} not counted for Kafka "
+        f"{plan.herd_rounds} of each in turns, with no initial delay, after {warm_ups} not counted for Kafka "
         f"and none for Muster; the medians of both sides. Of connections that are open already; members that are "
         f"synced send a heartbeat every 3 s."
     )
