@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.lines import BEYOND, CELLS, DURABLE, ELSEWHERE, LATER, LINES, NETS, SYNCED, Net
+from tests.conformance.lines import BEYOND, BY_CLASS, CELLS, DURABLE, ELSEWHERE, LATER, LINES, NETS, SYNCED, Net
 from tests.conformance.registry import Ending
 from tests.conformance.suite import Outcome
 
@@ -72,9 +72,9 @@ def _is_killed_amid(outcome: Outcome) -> bool:
 
 
 def proofs_elsewhere(root: Path = ROOT) -> dict[str, list[str]]:
-    """The ids of the tests that prove each line of ELSEWHERE and SYNCED, read from their source."""
+    """The ids of the tests that prove each line of ELSEWHERE, BY_CLASS and SYNCED, read from their source."""
     found: dict[str, list[str]] = {}
-    for line, prefix in (ELSEWHERE | SYNCED).items():
+    for line, prefix in (ELSEWHERE | BY_CLASS | SYNCED).items():
         path, name = prefix.split("::")
         source = (root / path).read_text() if (root / path).exists() else ""
         tests = re.findall(rf"^\s*def ({re.escape(name)}\w*)\(", source, re.MULTILINE)
