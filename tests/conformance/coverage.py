@@ -7,7 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.lines import BEYOND, BY_CLASS, CELLS, DURABLE, ELSEWHERE, LATER, LINES, NETS, SYNCED, Net
+from tests.conformance.lines import (
+    BEYOND,
+    BY_CLASS,
+    CELLS,
+    DURABLE,
+    ELSEWHERE,
+    LATER,
+    LINES,
+    NETS,
+    SYNCED,
+    Net,
+)
 from tests.conformance.registry import Ending
 from tests.conformance.suite import Outcome
 

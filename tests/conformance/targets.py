@@ -55,6 +55,8 @@ CONFIGURATIONS: Final = {
     | {
         "group.max.size": "2",
         "group.consumer.max.size": "2",
+        "group.consumer.min.session.timeout.ms": "100",
+        "group.consumer.min.heartbeat.interval.ms": "50",
         "offset.metadata.max.bytes": "16",
         "offsets.retention.minutes": "1",
         "offsets.retention.check.interval.ms": "1000",

@@ -66,7 +66,7 @@ async def a_consumer_heartbeat_of_nobody(run: Run, version: int) -> None:
     await alice.beat(version, note="as before")
 
 
-@scenario("9 ConsumerGroupHeartbeat: static members", versions=BEAT)
+@scenario("9 ConsumerGroupHeartbeat: static members", "A8", "A12", versions=BEAT)
 async def static_members_of_a_consumer_group(run: Run, version: int) -> None:
     alice = NewMember(run, "alice", instance_id="one")
     bob = NewMember(run, "bob", instance_id="one")
@@ -84,7 +84,7 @@ async def static_members_of_a_consumer_group(run: Run, version: int) -> None:
     await describe_consumers(run)
 
 
-@scenario("9 ConsumerGroupHeartbeat: a full group", versions=BEAT, on="small")
+@scenario("9 ConsumerGroupHeartbeat: a full group", "A5", versions=BEAT, on="small")
 async def a_full_consumer_group(run: Run, version: int) -> None:
     alice, bob, carol = (NewMember(run, name, instance_id=name) for name in ("alice", "bob", "carol"))
     await alice.beat(version)
@@ -107,7 +107,7 @@ async def an_expression_that_is_none(run: Run, version: int, expression: str) ->
     await run.describe("Dead")
 
 
-@scenario("9 ConsumerGroupHeartbeat: from epoch to epoch", versions=BEAT)
+@scenario("9 ConsumerGroupHeartbeat: from epoch to epoch", "A15", "A19", "A25", "A26", versions=BEAT)
 async def a_consumer_group_goes_from_one_epoch_to_the_next(run: Run, version: int) -> None:
     alice, bob = NewMember(run, "alice"), NewMember(run, "bob")
     await alice.beat(version, note="joins")
