@@ -62,7 +62,7 @@ async def a_static_member_leaves_by_its_member_id_alone(run: Run, version: int) 
     await shown(run)
 
 
-@scenario("A7", versions=BEAT)
+@scenario("9 ConsumerGroupHeartbeat: of nobody", versions=BEAT)
 async def a_consumer_leaves_a_classic_group(run: Run, version: int) -> None:
     (carol,) = cast(run, "carol")
     await stable(run, carol)
@@ -237,7 +237,7 @@ async def a_static_member_comes_back_with_the_id_that_it_had(run: Run, version: 
     await shown(run, epoch=4)
 
 
-@scenario("A14", "A29", on="small")
+@scenario("A14", on="small")
 async def nothing_that_ran_for_the_replaced_id_removes_the_new_one(run: Run) -> None:
     """Neither its session nor the time in which it had to give up partitions."""
     know_topics(run)
