@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from coordinator.groups.partitioning import partition_for
 from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.list_groups import ListGroupsRequest
@@ -32,7 +34,7 @@ from tests.conformance.scenes import cast, stable
 from tests.conformance.targets import CONFIGURATIONS
 
 RECORDS: Final = 1_600_000
-"""A second of loading on an idle machine, for either broker: a busy one has to ask ten questions meanwhile."""
+"""A second of loading on an idle machine, for either broker: a busy one has to ask twelve questions meanwhile."""
 RECORDS_OF_A_COMMIT: Final = 5_000
 LOADING: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 SEEN_WITHIN_S: Final = 60.0
@@ -83,6 +85,8 @@ def requests(run: Run, alice: Actor) -> list[tuple[Any, int]]:
         (ListGroupsRequest(), 5),
         (DeleteGroupsRequest(groups_names=[run.group]), 2),
         (OffsetDeleteRequest(group_id=run.group, topics=[deleted]), 0),
+        (ConsumerGroupHeartbeatRequest(group_id=run.group, member_id="m", member_epoch=1), 1),
+        (ConsumerGroupDescribeRequest(group_ids=[run.group]), 1),
     ]
 
 
