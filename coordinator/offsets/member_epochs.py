@@ -64,12 +64,13 @@ def _had_all(current: CurrentAssignment, epoch: int, partitions: Iterable[tuple[
 def fetch_error(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
     """Why a member may not fetch offsets, or NONE; who names neither id nor epoch may.
 
-    Errors: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH; of a classic member ILLEGAL_GENERATION.
+    Errors: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH; of a classic member ILLEGAL_GENERATION; UNKNOWN_SERVER_ERROR of
+    an epoch without an id, which Kafka's table of members cannot be asked for.
     """
-    if member_id is None and epoch < 0:
-        return ErrorCode.NONE
-    member = group.members.get(member_id or "")
-    if member is None or member_id is None:
+    if member_id is None:
+        return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR
+    member = group.members.get(member_id)
+    if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if epoch == group.currents[member_id].member_epoch:
         return ErrorCode.NONE

@@ -427,6 +427,7 @@ def test_a68_a_member_fetches_in_its_epoch(driver: Driver) -> None:
     assert fetched(driver, "m", 1) == (ErrorCode.STALE_MEMBER_EPOCH, None)
     assert fetched(driver, "x", 2) == (ErrorCode.UNKNOWN_MEMBER_ID, None)
     assert fetched(driver, "", -1) == (ErrorCode.UNKNOWN_MEMBER_ID, None)
+    assert fetched(driver, None, 2) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
 def deleted_offset(driver: Driver, topic: str) -> int:
