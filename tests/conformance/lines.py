@@ -26,7 +26,7 @@ from tests.conformance.scenes import STATES
 
 GROUP_LINES: Final = tuple(f"3.{number}" for number in (*range(1, 79), *range(85, 91)))
 OFFSET_LINES: Final = tuple(f"O{number}" for number in range(1, 29))
-CONSUMER_LINES: Final = tuple(f"A{number}" for number in range(1, 77))
+CONSUMER_LINES: Final = tuple(f"A{number}" for number in (*range(1, 71), *range(72, 77)))
 
 Cells = dict[str, tuple[int, ...]]
 """The versions in which each rule holds, by its name; none for APIs that have but one."""
@@ -292,6 +292,22 @@ CONSUMER_GROUPS: Final = _cells(
         "migration: up and down": BEAT,
         "migration: refused": BEAT,
         "migration: empty groups": BEAT,
+        "OffsetCommit: by epochs": COMMIT,
+        "OffsetCommit: by older epochs": range(9, 11),
+        "OffsetCommit: of static members": range(9, 11),
+        "OffsetCommit: of classic members": COMMIT,
+        "TxnOffsetCommit: of members": range(3, 6),
+        "TxnOffsetCommit: of classic members": range(3, 6),
+        "TxnOffsetCommit: unchecked": range(6),
+        "OffsetFetch: of members": range(9, 11),
+        "OffsetFetch: of classic members": range(9, 11),
+        "OffsetFetch: of groups of other kinds": range(9, 11),
+        "OffsetFetch: of nobody": FETCH,
+        "OffsetDelete: subscribed topics": (),
+        "DeleteGroups: consumer groups": DELETE,
+        "expiry: consumer groups": (),
+        "DescribeGroups: of a consumer group": DESCRIBE,
+        "ListGroups: consumer groups": LIST,
     },
 )
 """Groups of the consumer protocol: the checks of 9.1, and what is answered as they move on. What they write,
@@ -339,7 +355,7 @@ BY_CLASS: Final = {
 }
 """What no answer shows, and the test that holds it against figures of Kafka's own class: at most ten lines."""
 
-DURABLE: Final = ("3.33", "3.44", "3.63", "3.64", "O8", "O15")
+DURABLE: Final = ("3.33", "3.44", "3.63", "3.64", "O8", "O15", "A74")
 """Lines that say "the answer waits for the write": shown by scenarios that have the broker killed right after its
 answers, and by no others. A killed process leaves its page cache behind: that a disk has it, other tests show."""
 
@@ -350,7 +366,7 @@ BEYOND: Final = {
     "2.1 moved, stopping, and logs that fail": "see the lines shown elsewhere",
     "2.2 Join, Sync, Heartbeat: share and streams groups": "this coordinator has no such groups",
     "2.2 any request: Dead": "Kafka 4 takes a group out of its map in the same step: no request meets a Dead one",
-    "2.3 OffsetCommit, OffsetFetch: consumer groups": "they come with KIP-848",
+    "2.3 OffsetCommit, OffsetFetch: consumer groups": "see the cells of section 9",
     "2.3 OffsetFetch: group errors": "none that a classic group gives: they are those of 2.1",
     "2.3 FindCoordinator: offsets topic absent": "here it is there from the start",
     "6 UnregisterBroker: of this node": "the others would have no broker until its next start; here it is 42",

@@ -233,7 +233,7 @@ async def settings_of_the_broker_stand_below_those_of_topics(run: Run) -> None:
         await ask(run, described(TOPIC, name, key), 4)
 
 
-@scenario("6 DescribeConfigs: of groups", versions=DESCRIBE_CONFIGS)
+@scenario("A75", "6 DescribeConfigs: of groups", versions=DESCRIBE_CONFIGS)
 async def settings_of_a_group_are_described(run: Run, version: int) -> None:
     """Of one that is not there, too."""
     await ask(run, described(GROUP, run.group), version)
@@ -249,7 +249,7 @@ async def settings_of_a_group_are_described(run: Run, version: int) -> None:
     await ask(run, incremental(GROUP, run.group, *((name, DELETE, None) for name, *_ in changes)), 1)
 
 
-@scenario("6 AlterConfigs: of groups", versions=ALTER_CONFIGS)
+@scenario("A75", "6 AlterConfigs: of groups", versions=ALTER_CONFIGS)
 async def settings_of_a_group_are_replaced(run: Run, version: int) -> None:
     await ask(run, replaced(GROUP, run.group, consumer_session_timeout_ms="50000"), version)
     await until_shown(run, run.group, SESSION, "50000", GROUP)
@@ -274,7 +274,7 @@ async def settings_of_a_group_are_replaced(run: Run, version: int) -> None:
     run.saw("not listed", run.group in {each.resource_name for each in listed.config_resources})
 
 
-@scenario("6 IncrementalAlterConfigs: of groups", versions=INCREMENTAL)
+@scenario("A75", "6 IncrementalAlterConfigs: of groups", versions=INCREMENTAL)
 async def settings_of_a_group_that_are_beyond_their_bounds(run: Run, version: int) -> None:
     """The changes are only validated, but for the first."""
     await ask(run, incremental(GROUP, run.group, (SESSION, SET, "50000")), version)
@@ -321,7 +321,7 @@ async def settings_of_a_group_that_are_beyond_their_bounds(run: Run, version: in
     await ask(run, incremental(GROUP, run.group, (SESSION, DELETE, None)), version)
 
 
-@scenario("6 settings of groups in force")
+@scenario("A75", "6 settings of groups in force")
 async def a_setting_of_a_group_is_in_force_with_its_next_heartbeat(run: Run) -> None:
     """Kafka's coordinator may follow a change only after it was answered and is described."""
     alice = NewMember(run, "alice")
