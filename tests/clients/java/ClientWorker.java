@@ -2,7 +2,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.Properties;
 
-/** Apache Kafka's Java client as a worker process: member, produce, read, walk, admin or transactions. */
+/** Apache Kafka's Java client as a worker process: member, produce, read, walk, admin, transactions or groups_tool. */
 public final class ClientWorker {
     private ClientWorker() {}
 
@@ -15,6 +15,7 @@ public final class ClientWorker {
             case "walk" -> new ConsumerWalk(config).run();
             case "admin" -> new AdminWalk(config).run();
             case "transactions" -> new TransactionWalk(config).run();
+            case "groups_tool" -> GroupsTool.run(config);
             default -> throw new IllegalArgumentException(arguments[0]);
         }
     }
