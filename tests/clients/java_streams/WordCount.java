@@ -11,12 +11,14 @@ import org.apache.kafka.streams.kstream.Produced;
 /**
  * Kafka Streams counts words with exactly_once_v2: every update of a count goes to the target topic.
  *
- * <p>Arguments: bootstrap, application id, source, target, state directory. Ends in good order on SIGTERM.
+ * <p>Arguments: bootstrap, application id, source, target, state directory, and how long a session lasts in ms if
+ * not 1500; a transaction may take twice as long. Ends in good order on SIGTERM.
  */
 public final class WordCount {
     private WordCount() {}
 
     public static void main(String[] arguments) throws Exception {
+        int sessionMs = arguments.length > 5 ? Integer.parseInt(arguments[5]) : 1500;
         Properties settings = new Properties();
         settings.put("bootstrap.servers", arguments[0]);
         settings.put("application.id", arguments[1]);
@@ -28,10 +30,10 @@ public final class WordCount {
         settings.put("statestore.cache.max.bytes", "0");  // Every update is written, none is merged with the next.
         settings.put("dsl.store.suppliers.class", "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$InMemoryDslStoreSuppliers");
         settings.put("commit.interval.ms", "500");
-        settings.put("consumer.session.timeout.ms", "1500");
+        settings.put("consumer.session.timeout.ms", sessionMs);
         settings.put("consumer.heartbeat.interval.ms", "300");
         settings.put("consumer.auto.offset.reset", "earliest");
-        settings.put("producer.transaction.timeout.ms", "3000");
+        settings.put("producer.transaction.timeout.ms", 2 * sessionMs);
         StreamsBuilder builder = new StreamsBuilder();
         builder.<String, String>stream(arguments[2])
             .flatMapValues(line -> Arrays.asList(line.split(" ")))
