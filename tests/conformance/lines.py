@@ -359,7 +359,10 @@ DURABLE: Final = ("3.33", "3.44", "3.63", "3.64", "O8", "O15", "A74")
 """Lines that say "the answer waits for the write": shown by scenarios that have the broker killed right after its
 answers, and by no others. A killed process leaves its page cache behind: that a disk has it, other tests show."""
 
-SYNCED: Final = {"O8": "tests/server/test_durability.py::test_a_commit_is_answered_after_its_fdatasync"}
+SYNCED: Final = {
+    "O8": "tests/server/test_durability.py::test_a_commit_is_answered_after_its_fdatasync",
+    "A74": "tests/groups/consumer_groups/test_shard.py::test_a74_",
+}
 """For a durable line the test (the beginning of its id) that holds back the sync, and so the answer."""
 
 BEYOND: Final = {

@@ -1,9 +1,8 @@
-"""Consumer groups from outside: described, listed, deleted, and what becomes of their offsets (A69 to A76)."""
+"""Consumer groups from outside: described, listed, deleted, and their offsets with them (A69 to A73, A76)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from coordinator.groups.consumer.record_schemas import ConsumerGroupMetadataKey
@@ -14,15 +13,13 @@ from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatReq
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.conformance.actors import DELETE, DESCRIBE, LIST, OTHER_TOPIC, TOPIC, Actor
 from tests.conformance.new_members import BEAT, DESCRIBE_CONSUMERS, NewMember, describe_consumers
 from tests.conformance.offsets_log import log_end, records_since
-from tests.conformance.registry import BOTH, scenario
+from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.scenarios.administration import NON_EMPTY, NOT_FOUND, delete_offsets, listed
-from tests.conformance.scenarios.answered import Answered, Client, Finish, busy_disk, keeps
 from tests.conformance.scenarios.consumer_offsets import INTERVAL_S, commit
 from tests.conformance.scenarios.sizes import RETENTION_S
 from tests.conformance.scenes import cast, stable
@@ -301,66 +298,6 @@ async def consumer_groups_are_listed_by_state(run: Run, version: int, state: str
         run.expect(len(groups) == is_there, f"{types}: {len(groups)} groups")
     await listed(run, version, "both", types_filter=["consumer"], states_filter=[state])
     await listed(run, version, "one differs", types_filter=["classic"], states_filter=[state])
-
-
-# What is read is durable.
-
-Read = Callable[[Client, str], Awaitable[Any]]
-"""Reads something of a group that a write under way makes; None while it is not there."""
-
-
-async def read_description(reader: Client, group_id: str) -> Any:
-    (group,) = (await reader.ask(ConsumerGroupDescribeRequest(group_ids=[group_id]), 1)).groups
-    return (group.group_epoch, [member.member_id for member in group.members]) if group.members else None
-
-
-async def read_list(reader: Client, group_id: str) -> Any:
-    groups = (await reader.ask(ListGroupsRequest(types_filter=["consumer"]), 5)).groups
-    return group_id if any(group.group_id == group_id for group in groups) else None
-
-
-async def read_offset(reader: Client, group_id: str) -> Any:
-    (group,) = (await reader.ask(reader.fetch_request(9, [(TOPIC, 0)], group_id), 9)).groups
-    offset = group.topics[0].partitions[0].committed_offset if group.topics else -1
-    return None if offset < 0 else offset
-
-
-READS: Final[dict[str, Read]] = {"described": read_description, "listed": read_list, "fetched": read_offset}
-
-
-@scenario("A74", choices=READS, on="restarted", restarts=BOTH)
-async def whatever_was_read_of_a_consumer_group_is_there(run: Run, what: str) -> None:
-    """A reader looks again and again while a member's request is under way, and waits for no answer to that."""
-    read = READS[what]
-
-    async def prepare(name: str, group_id: str) -> Finish:
-        writer, reader = Client(run, name), Client(run, f"{name}-reader")
-        joining: Any = ConsumerGroupHeartbeatRequest(
-            group_id=group_id,
-            member_id="member",
-            member_epoch=0,
-            rebalance_timeout_ms=60_000,
-            subscribed_topic_names=[TOPIC],
-            topic_partitions=[],
-        )
-        write, version = joining, 1
-        if what == "fetched":
-            joined = await writer.ask(joining, 1)
-            by = {"member_id": "member", "generation_id_or_member_epoch": joined.member_epoch}
-            write, version = writer.commit_request(9, {(TOPIC, 0): 5}, group_id=group_id, **by), 9
-
-        async def read_while_it_is_written() -> Any:
-            writing = asyncio.gather(writer.ask(write, version), return_exceptions=True)
-            while (seen := await read(reader, group_id)) is None and not writing.done():
-                pass
-            return seen
-
-        return read_while_it_is_written
-
-    async def find(looker: Client, answered: Answered) -> Answered:
-        return {group_id: await read(looker, group_id) for group_id in answered}
-
-    await keeps(run, prepare, find, *busy_disk(run))
 
 
 # The feature.

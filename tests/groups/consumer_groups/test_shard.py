@@ -140,6 +140,26 @@ def test_an_answer_of_a_crash_shows_no_epoch_that_is_undone(driver: Driver) -> N
     assert first.own().member_epoch == 2
 
 
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (ConsumerGroupDescribeRequest(group_ids=["g"]), 1),
+        (ListGroupsRequest(), 5),
+        (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)]), 9),
+    ],
+)
+def test_a74_what_is_read_waits_until_it_is_durable(driver: Driver, request_: Any, version: int) -> None:
+    first = NewMember(driver, "a")
+    first.beat()
+    first.commit(1)
+    driver.hold_disk()
+    NewMember(driver, "b").send()
+    asked = driver.send(request_, version)
+    assert not driver.answered(asked), "it would show a member, a state or a subscription that may be lost"
+    driver.flush()
+    assert driver.answered(asked)
+
+
 # Classic members.
 
 
