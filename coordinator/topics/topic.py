@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from coordinator.topic_catalog import TopicImage
 from coordinator.topics.names import is_internal
 from coordinator.topics.partition import Partition
 from coordinator.topics.topic_config import TopicConfig
@@ -17,6 +18,7 @@ class Topic:
     topic_id: bytes
     config: TopicConfig
     partitions: list[Partition]
+    image: TopicImage | None = field(default=None, compare=False, repr=False)  # As it was last asked for.
 
     @property
     def is_internal(self) -> bool:

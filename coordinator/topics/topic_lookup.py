@@ -29,7 +29,10 @@ class TopicLookup:
         found = self._by_name.get(name)
         if found is None:
             return None
-        return TopicImage(name, found.topic_id, (self._racks,) * len(found.partitions))
+        image, count = found.image, len(found.partitions)
+        if image is None or len(image.racks_by_partition) != count:
+            image = found.image = TopicImage(name, found.topic_id, (self._racks,) * count)
+        return image
 
     def get(self, name: str) -> Topic | None:
         return self._by_name.get(name)

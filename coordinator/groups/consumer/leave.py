@@ -11,7 +11,6 @@ from coordinator.groups.consumer.events import Standing
 from coordinator.groups.consumer.group import LEFT_FOR_NOW_EPOCH, ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.membership import check_instance
-from coordinator.groups.consumer.metadata_hash import group_hash
 from coordinator.groups.consumer.records import (
     member_tombstones,
     new_current_record,
@@ -100,7 +99,7 @@ def remove_members(
     for member in members:
         subscriptions.change(None, member)
     effects.records += [new_regex_tombstone(group.group_id, regex) for regex in sorted(unused)]
-    metadata_hash = group_hash(shard.images(names))
+    metadata_hash = shard.hash_of(names)
     effects.records.append(new_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
     soft = shard.soft(group.group_id)
     for member in members:

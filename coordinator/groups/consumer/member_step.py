@@ -20,7 +20,6 @@ from coordinator.groups.consumer.group import ConsumerGroup, take_one
 from coordinator.groups.consumer.java_order import JavaTable, string_hash
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.membership import Found
-from coordinator.groups.consumer.metadata_hash import group_hash
 from coordinator.groups.consumer.reconciliation import (
     CurrentAssignment,
     Goal,
@@ -120,7 +119,7 @@ class MemberStep:
             and group.static_member(self.member.instance_id) is None
         )
         with group.subscriptions.supposing(self.found.member, self.member):
-            metadata_hash = group_hash(self.shard.images(group.subscriptions.topics()))
+            metadata_hash = self.shard.hash_of(group.subscriptions.topics())
             self.is_homogeneous = group.subscriptions.are_homogeneous(len(group.members) + is_new)
         if is_due or metadata_hash != group.metadata_hash:
             self.epoch += 1

@@ -18,6 +18,9 @@ from coordinator.topic_catalog import TopicImage
 NO_TOPICS: Final = 0
 """The hash of a group none of whose topics exists."""
 
+MOST_KEPT: Final = 10_000
+"""Topics whose hashes are kept; beyond that all are forgotten, also those of topics that exist no more: some MB."""
+
 _INT32: Final = Struct("<i")
 _INT64: Final = Struct("<q")
 _VERSION: Final = b"\0"
@@ -34,12 +37,31 @@ def topic_hash(topic: TopicImage) -> int:
     return _signed(xxh3_64_intdigest(b"".join(parts)))
 
 
-def group_hash(topics: Iterable[TopicImage]) -> int:
-    """Return the hash of a group that subscribes to these topics, signed; NO_TOPICS if there are none."""
-    hashes = [topic_hash(topic) for topic in sorted(topics, key=lambda topic: utf16_units(topic.name))]
-    if not hashes:
-        return NO_TOPICS
-    return _signed(xxh3_64_intdigest(b"".join(map(_INT64.pack, hashes))))
+class TopicHashes:
+    """The hashes of topics, each kept for as long as its topic stays as it is, as a broker keeps them.
+
+    Every join asks for the hash of its group, and that of a topic takes as long as its partitions are many.
+    """
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[TopicImage, int]] = {}
+
+    def of_group(self, topics: Iterable[TopicImage]) -> int:
+        """Return the hash of a group that subscribes to these topics, signed; NO_TOPICS if there are none."""
+        hashes = [self._of(topic) for topic in sorted(topics, key=lambda topic: utf16_units(topic.name))]
+        if not hashes:
+            return NO_TOPICS
+        return _signed(xxh3_64_intdigest(b"".join(map(_INT64.pack, hashes))))
+
+    def _of(self, topic: TopicImage) -> int:
+        kept = self._kept.get(topic.name)
+        if kept is None or kept[0] != topic:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            kept = self._kept[topic.name] = (topic, topic_hash(topic))
+        return kept[1]
 
 
 def _string(text: str) -> tuple[bytes, bytes]:

@@ -18,7 +18,6 @@ from coordinator.groups.consumer.expressions import InvalidExpression, compiled,
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.java_order import JavaTable, string_hash
 from coordinator.groups.consumer.member import ConsumerMember
-from coordinator.groups.consumer.metadata_hash import group_hash
 from coordinator.groups.consumer.records import new_epoch_record, new_regex_record, new_regex_tombstone
 from coordinator.groups.consumer.refusal import Refused
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
@@ -152,7 +151,7 @@ def on_regexes_resolved(shard: ConsumerGroups, event: RegexesResolved, at: Momen
         topics.update(resolved.topics)
         effects.records.append(new_regex_record(group.group_id, regex, resolved))
     names = subscriptions.by_name.keys() | {topic for topic, count in topics.items() if count > 0}
-    metadata_hash = group_hash(shard.images(names))
+    metadata_hash = shard.hash_of(names)
     if is_changed or metadata_hash != group.metadata_hash:
         effects.records.append(new_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
         soft.refreshed(at.now_ms, group.epoch + 1, shard.topics.version)

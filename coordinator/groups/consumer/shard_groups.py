@@ -11,6 +11,7 @@ from coordinator.groups.classic.group import Group
 from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.consumer.computing import MOST_WEIGHT, Course, Suspended, follow
 from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.metadata_hash import TopicHashes
 from coordinator.groups.consumer.soft_state import SoftState
 from coordinator.topic_catalog import TopicImage, TopicImages
 
@@ -92,11 +93,16 @@ class ConsumerGroups:
         self.topics = topics
         self.suspended: dict[str, Suspended] = {}  # By the id of its group: at most one of each.
         self._soft: dict[str, SoftState] = {}
+        self._hashes = TopicHashes()
 
     def images(self, names: Iterable[str]) -> list[TopicImage]:
         """Those of the topics that exist."""
         found = (self.topics.image(name) for name in names)
         return [image for image in found if image is not None]
+
+    def hash_of(self, names: Iterable[str]) -> int:
+        """The hash of a group that subscribes to these topics, of which some may not exist."""
+        return self._hashes.of_group(self.images(names))
 
     def follow(self, group_id: str, begin: Callable[[], Course], reply_to: ReplyTo, effects: Effects) -> None:
         """Take a request that may need a target through its course."""
@@ -104,7 +110,10 @@ class ConsumerGroups:
 
     def soft(self, group_id: str) -> SoftState:
         """The soft state of a group; made when it is first asked for."""
-        return self._soft.setdefault(group_id, SoftState(group_id))
+        soft = self._soft.get(group_id)
+        if soft is None:
+            soft = self._soft[group_id] = SoftState(group_id)
+        return soft
 
     def known_soft(self, group_id: str) -> SoftState | None:
         """The soft state of a group that has one."""

@@ -26,7 +26,6 @@ from coordinator.groups.consumer.assignors.specs import Target
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.java_order import JavaTable, int_hash, string_hash, uuid_hash
 from coordinator.groups.consumer.member import ClassicMember, ConsumerMember, OfferedProtocol
-from coordinator.groups.consumer.metadata_hash import group_hash
 from coordinator.groups.consumer.partition_epochs import PartitionHeldTwice
 from coordinator.groups.consumer.reconciliation import CurrentAssignment
 from coordinator.groups.consumer.records import group_records
@@ -105,7 +104,7 @@ def _upgraded(shard: ConsumerGroups, classic: Group) -> ConsumerGroup:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     except DecodeError:
         raise _refusal(classic, "the embedded consumer protocol is malformed") from None
-    group.metadata_hash = group_hash(shard.images(group.subscriptions.topics()))
+    group.metadata_hash = shard.hash_of(group.subscriptions.topics())
     return group
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.consumer.metadata_hash import NO_TOPICS, group_hash, topic_hash
+from coordinator.groups.consumer import metadata_hash
+from coordinator.groups.consumer.metadata_hash import NO_TOPICS, TopicHashes, topic_hash
 from coordinator.topic_catalog import TopicImage
 
 
@@ -23,16 +24,17 @@ def test_one_topic(image: TopicImage, expected: int) -> None:
 
 
 def test_a_group() -> None:
-    assert group_hash([FOO]) == 3233106368165163857
-    assert group_hash([FOO, BAR]) == -3670536110666558305
+    hashes = TopicHashes()
+    assert hashes.of_group([FOO]) == 3233106368165163857
+    assert hashes.of_group([FOO, BAR]) == -3670536110666558305
 
 
 def test_the_order_of_the_topics_says_nothing() -> None:
-    assert group_hash([BAR, FOO]) == group_hash([FOO, BAR])
+    assert TopicHashes().of_group([BAR, FOO]) == TopicHashes().of_group([FOO, BAR])
 
 
 def test_no_topic_is_zero() -> None:
-    assert group_hash([]) == NO_TOPICS == 0
+    assert TopicHashes().of_group([]) == NO_TOPICS == 0
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,27 @@ def test_no_topic_is_zero() -> None:
 )
 def test_whatever_changes_shows(other: TopicImage) -> None:
     assert topic_hash(other) != topic_hash(FOO)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [topic("foo", 3, 6), topic("foo", 1, 7), topic("foo", 1, 6, "a")],
+    ids=["id", "partitions", "rack"],
+)
+def test_a_topic_that_changed_is_hashed_anew(other: TopicImage) -> None:
+    hashes = TopicHashes()
+    before = hashes.of_group([FOO])
+    assert hashes.of_group([other]) == TopicHashes().of_group([other]) != before
+    assert hashes.of_group([FOO]) == before
+
+
+def test_what_is_kept_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_hash, "MOST_KEPT", 2)
+    hashes = TopicHashes()
+    every = [topic(f"t{number}", number, 1) for number in range(5)]
+    together = hashes.of_group(every)
+    assert len(hashes._kept) <= 2
+    assert together == hashes.of_group(reversed(every))
 
 
 def test_the_order_of_racks_says_nothing() -> None:
