@@ -43,7 +43,7 @@ class ConsumerGroup:
     targets: dict[str, Target] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)  # Instance id to member id.
     # How many members are in each state and epoch.
-    standings: Counter[tuple[MemberState, int]] = field(default_factory=Counter)
+    standings: dict[tuple[MemberState, int], int] = field(default_factory=dict)
     table: TimelineTable = field(default_factory=TimelineTable)  # The order of the members.
     held: HeldPartitions = field(default_factory=HeldPartitions)
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
@@ -86,7 +86,8 @@ class ConsumerGroup:
             former = self.currents[member.member_id]
             self.held.release(former)
             take_one(self.standings, former.standing)
-        self.standings[current.standing] += 1
+        standing = current.standing
+        self.standings[standing] = self.standings.get(standing, 0) + 1
         self._count(before, member)
         self.members[member.member_id] = member
         self.currents[member.member_id] = current
@@ -117,7 +118,7 @@ class ConsumerGroup:
                     self.classic_protocols[name] += step
 
 
-def take_one(counts: Counter[tuple[MemberState, int]], key: tuple[MemberState, int]) -> None:
+def take_one(counts: dict[tuple[MemberState, int], int], key: tuple[MemberState, int]) -> None:
     """Count one less; a key without any is left out."""
     counts[key] -= 1
     if not counts[key]:

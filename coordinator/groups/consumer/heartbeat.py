@@ -138,6 +138,11 @@ def _described(
     found: ConsumerMember, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerMember:
     """The member as it is from now on; what the request leaves out stays."""
+    if _says_nothing(request) and found.classic is None and found.origin == (
+        context.client_id,
+        context.client_host,
+    ):
+        return found
     changes: dict[str, Any] = {"client_id": context.client_id, "client_host": context.client_host}
     optional = {
         "instance_id": request.instance_id,
@@ -152,6 +157,18 @@ def _described(
     if names is not None and set(names) != set(found.topic_names):
         changes["topic_names"] = tuple(dict.fromkeys(names))
     return replace(found, classic=None, **changes)
+
+
+def _says_nothing(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether the request leaves out all that describes its member, as most do."""
+    return (
+        request.rebalance_timeout_ms == UNCHANGED_TIMEOUT
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.instance_id is None
+        and request.rack_id is None
+        and request.server_assignor is None
+    )
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:

@@ -56,68 +56,64 @@ class JavaTable(Generic[K]):
     """The keys of a HashMap or HashSet, in its order: buckets ascending, in each bucket as they came.
 
     A key that `compute_if_absent` makes goes to the front of its bucket, one that `put` makes to the end. Growth
-    keeps the order within what a bucket is split into, so one number says for each key which of two comes first.
+    keeps the order within what a bucket is split into, so it is enough to know the order in which keys came to
+    either end; `_front` and `_back` have each key's spread hash.
     """
 
-    __slots__ = ("_capacity", "_first", "_hash_of", "_last", "_places")
+    __slots__ = ("_back", "_capacity", "_front", "_hash_of")
 
     def __init__(self, hash_of: Callable[[K], int], capacity: int = DEFAULT_CAPACITY) -> None:
         self._hash_of = hash_of
         self._capacity = capacity_for(capacity)
-        self._places: dict[K, tuple[int, int]] = {}
-        self._first = self._last = 0
+        self._front: dict[K, int] = {}  # The newest one is the first in its bucket.
+        self._back: dict[K, int] = {}
 
     @classmethod
     def of_list(cls, hash_of: Callable[[K], int], keys: Iterable[K], count: int | None = None) -> Self:
         """A HashSet made of a collection that says it has `count` keys, by default as many as there are."""
         keys = list(keys)
         made = cls(hash_of, max(int((len(keys) if count is None else count) / 0.75) + 1, DEFAULT_CAPACITY))
-        for key in keys:
-            made.put(key)
+        made._back = {key: (hashed := hash_of(key)) ^ (hashed >> 16) for key in keys}
+        while made._is_full():
+            made._capacity *= 2
         return made
 
     def put(self, key: K) -> None:
         """Put a key at the end of its bucket, unless it is there. The table grows once it has it."""
-        if key in self._places:
-            return
-        self._last += 1
-        self._places[key] = (self._spread(key), self._last)
-        if self._is_full():
-            self._capacity *= 2
+        if key not in self:
+            self._back[key] = self._spread(key)
+            if self._is_full():
+                self._capacity *= 2
 
     def compute_if_absent(self, key: K) -> None:
         """Put a key at the front of its bucket, unless it is there. The table grows before, and either way."""
         if self._is_full():
             self._capacity *= 2
-        if key not in self._places:
-            self._first -= 1
-            self._places[key] = (self._spread(key), self._first)
+        if key not in self:
+            self._front[key] = self._spread(key)
 
     def remove(self, key: K) -> None:
         """Remove a key that is there; KeyError if it is not. The table never shrinks."""
-        del self._places[key]
+        del (self._front if key in self._front else self._back)[key]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._places
+        return key in self._back or key in self._front
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._front) + len(self._back)
 
     def __iter__(self) -> Iterator[K]:
-        places, mask = self._places, self._capacity - 1
-
-        def place(key: K) -> tuple[int, int]:
-            spread, came = places[key]
-            return spread & mask, came
-
-        return iter(sorted(places, key=place))
+        spread, mask = self._back, self._capacity - 1
+        if self._front:
+            spread = {**dict(reversed(self._front.items())), **self._back}
+        return iter(sorted(spread, key=lambda key: spread[key] & mask))
 
     def _spread(self, key: K) -> int:
         hashed = self._hash_of(key)
         return hashed ^ (hashed >> 16)
 
     def _is_full(self) -> bool:
-        return len(self._places) * 4 > self._capacity * 3
+        return len(self) * 4 > self._capacity * 3
 
 
 class TimelineTable:
@@ -126,21 +122,18 @@ class TimelineTable:
     Buckets by the top bits of a product, in each bucket the newest first. It never shrinks.
     """
 
-    __slots__ = ("_capacity", "_last", "_places")
+    __slots__ = ("_capacity", "_places")
 
     def __init__(self) -> None:
         self._capacity = 2
-        self._places: dict[str, tuple[int, int]] = {}
-        self._last = 0
+        self._places: dict[str, int] = {}  # Each text's hash; the newest is the first in its bucket.
 
     def put(self, text: str) -> None:
         """Add a text, or put it again where it is. Either way the table grows before, for one more than it has."""
         if (len(self._places) + 1) * 3 > self._capacity * 4:
             self._capacity *= 2
         if text not in self._places:
-            self._last -= 1
-            hashed = java_hash(text) * _TIMELINE_FACTOR & _UINT64
-            self._places[text] = (hashed, self._last)
+            self._places[text] = java_hash(text) * _TIMELINE_FACTOR & _UINT64
 
     def remove(self, text: str) -> None:
         """Remove a text that is there; KeyError if it is not."""
@@ -154,12 +147,7 @@ class TimelineTable:
 
     def __iter__(self) -> Iterator[str]:
         places, shift = self._places, 65 - self._capacity.bit_length()
-
-        def place(text: str) -> tuple[int, int]:
-            hashed, came = places[text]
-            return hashed >> shift, came
-
-        return iter(sorted(places, key=place))
+        return iter(sorted(reversed(places), key=lambda text: places[text] >> shift))
 
 
 def count_names(counts: dict[str, int], table: TimelineTable, before: str | None, after: str | None) -> None:

@@ -104,7 +104,7 @@ class MemberStep:
 
     def update_member(self) -> bool:
         """Record what the member says of itself, if that is new; return whether it subscribes to other names."""
-        if self.member == self.found.member:
+        if self.member is self.found.member or self.member == self.found.member:
             return False
         self.add(new_member_record(self.group.group_id, self.member))
         return not self.member.subscribes_as(self.found.member)
@@ -132,11 +132,12 @@ class MemberStep:
     def _is_target_due(self) -> bool:
         """Whether the target is of an older epoch, and the last one was computed long enough ago (A19)."""
         group = self.group
+        if group.assignment_epoch >= self.epoch:
+            return False
         interval_ms = self.shard.settings.of(group.group_id).assignment_interval_ms
         is_due = group.assignment_wall_ms == NOT_COMPUTED or interval_ms == 0
         since_ms = self.at.wall_ms - group.assignment_wall_ms
-        is_due = is_due or not 0 <= since_ms < interval_ms  # Below 0 the clock was set back.
-        return is_due and group.assignment_epoch < self.epoch
+        return is_due or not 0 <= since_ms < interval_ms  # Below 0 the clock was set back.
 
     def _weight(self) -> int:
         """Members and partitions of the target that is due."""
@@ -220,13 +221,16 @@ class MemberStep:
         group, course = self.group, self.shard.soft(self.group.group_id).course
         if self.found.current.pending_revocation and not current.pending_revocation:
             course.gave_up(self.member, self.at.now_ms)
-        standings = group.standings.copy()
         replaced = group.currents.get(self.found.took_over_from or self.member.member_id)
+        is_another = self.found.took_over_from is not None or group.group_id not in self.shard.groups
+        if not is_another and self._stands_as_before(replaced, current):
+            return
+        standings = dict(group.standings)
         if replaced is not None:
             take_one(standings, replaced.standing)
-        standings[current.standing] += 1
+        standings[current.standing] = standings.get(current.standing, 0) + 1
         after = Standing(
-            self.epoch, group_state(self.epoch, self.assignment_epoch, standings), standings.total()
+            self.epoch, group_state(self.epoch, self.assignment_epoch, standings), sum(standings.values())
         )
         came_from = None
         if classic is not None:
@@ -234,10 +238,19 @@ class MemberStep:
             course.take_over(classic)
         elif group.group_id not in self.shard.groups:
             came_from = GroupState.EMPTY.value
-        is_another = came_from is not None or self.found.took_over_from is not None
         if self.epoch != group.epoch or after.state is not group.state or is_another:
             cause = self._cause(after.state, is_upgrade=classic is not None)
             course.record(group, after, cause, self.at, self.effects, came_from)
+
+    def _stands_as_before(self, before: CurrentAssignment | None, after: CurrentAssignment) -> bool:
+        """Whether group and member are in the epochs and the member in the state that they were in."""
+        group = self.group
+        return (
+            before is not None
+            and before.standing == after.standing
+            and self.epoch == group.epoch
+            and self.assignment_epoch == group.assignment_epoch
+        )
 
     def _cause(self, state: GroupState, *, is_upgrade: bool) -> Cause:
         """Why the group goes on to another epoch or state, by the first of these that is so."""

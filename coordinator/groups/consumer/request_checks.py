@@ -13,6 +13,7 @@ from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatReq
 JOIN_EPOCH: Final = 0
 UNCHANGED_TIMEOUT: Final = -1
 CLIENTS_MAKE_IDS_SINCE: Final = 1  # KIP-1082.
+_TRIMMED: Final = "".join(map(chr, range(0x21)))
 
 
 def check_request(
@@ -57,7 +58,7 @@ def _check_not_blank(text: str | None, name: str) -> None:
 
 def java_trimmed(text: str) -> str:
     """`String.trim`: without the characters up to the space at both ends. Python strips others."""
-    return text.strip("".join(map(chr, range(0x21))))
+    return text.strip(_TRIMMED)
 
 
 def _check(is_right: bool, message: str) -> None:
