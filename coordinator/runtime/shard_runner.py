@@ -70,10 +70,6 @@ NO_ROOM_ANSWER: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 repeat the request with the same member id and generation. NOT_COORDINATOR would do, but suggests another one."""
 
 
-RELEASED_AT_ONCE: Final = 100
-"""Events that had waited for one target and are handled in one turn: some 5 ms."""
-
-
 class RunnerHost(GatheringHost, Protocol):
     """What a runner needs of the runtime."""
 
@@ -226,15 +222,17 @@ class ShardRunner(Generic[S]):
             self._handle_released(go)
 
     def _handle_released(self, group_id: str) -> None:
-        """Handle events that the shard held back, some in each turn; a request as if it came now."""
-        for _ in range(RELEASED_AT_ONCE):
-            event = None if self.shard is None else self.shard.release(group_id)
-            if event is None:
-                return
-            if not isinstance(event, RequestReceived):
-                self.handle(event)
-            elif (parked := self._parked.pop(event.context.reply_to, None)) is not None:
-                self._handle_request(PendingRequest(event.context.reply_to, *parked), event)
+        """Handle the next event that the shard held back, a request as if it came now; the others follow.
+
+        One at a time: the turn's share sees what each takes.
+        """
+        event = None if self.shard is None else self.shard.release(group_id)
+        if event is None:
+            return
+        if not isinstance(event, RequestReceived):
+            self.handle(event)
+        elif (parked := self._parked.pop(event.context.reply_to, None)) is not None:
+            self._handle_request(PendingRequest(event.context.reply_to, *parked), event)
         self._host.soon(partial(self._handle_released, group_id))
 
     def append(self, records: Records, wall_ms: int, producer: ProducerAndEpoch | None = None) -> ErrorCode:

@@ -108,8 +108,9 @@ def _row(
     if removed_count > REMOVED_IDS_MAX:
         cause = cause._replace(removed=cause.removed[:REMOVED_IDS_MAX])
     epoch, state, member_count = after
-    row = HistoryRow(group_id, epoch, before, state.value, cause, at.wall_ms, member_count, removed_count)
-    return row._replace(phase=phase or None)
+    return HistoryRow(
+        group_id, epoch, before, state.value, cause, at.wall_ms, member_count, removed_count, phase or None
+    )
 
 
 def removal_row(group: ConsumerGroup, at: Moment, cause: Cause) -> HistoryRow:

@@ -74,23 +74,25 @@ class JavaTable(Generic[K]):
         keys = list(keys)
         made = cls(hash_of, max(int((len(keys) if count is None else count) / 0.75) + 1, DEFAULT_CAPACITY))
         made._back = {key: (hashed := hash_of(key)) ^ (hashed >> 16) for key in keys}
-        while made._is_full():
+        while len(made._back) * 4 > made._capacity * 3:
             made._capacity *= 2
         return made
 
     def put(self, key: K) -> None:
         """Put a key at the end of its bucket, unless it is there. The table grows once it has it."""
-        if key not in self:
-            self._back[key] = self._spread(key)
-            if self._is_full():
+        if key not in self._back and key not in self._front:
+            hashed = self._hash_of(key)
+            self._back[key] = hashed ^ (hashed >> 16)
+            if (len(self._back) + len(self._front)) * 4 > self._capacity * 3:
                 self._capacity *= 2
 
     def compute_if_absent(self, key: K) -> None:
         """Put a key at the front of its bucket, unless it is there. The table grows before, and either way."""
-        if self._is_full():
+        if (len(self._back) + len(self._front)) * 4 > self._capacity * 3:
             self._capacity *= 2
-        if key not in self:
-            self._front[key] = self._spread(key)
+        if key not in self._back and key not in self._front:
+            hashed = self._hash_of(key)
+            self._front[key] = hashed ^ (hashed >> 16)
 
     def remove(self, key: K) -> None:
         """Remove a key that is there; KeyError if it is not. The table never shrinks."""
@@ -107,13 +109,6 @@ class JavaTable(Generic[K]):
         if self._front:
             spread = {**dict(reversed(self._front.items())), **self._back}
         return iter(sorted(spread, key=lambda key: spread[key] & mask))
-
-    def _spread(self, key: K) -> int:
-        hashed = self._hash_of(key)
-        return hashed ^ (hashed >> 16)
-
-    def _is_full(self) -> bool:
-        return len(self) * 4 > self._capacity * 3
 
 
 class TimelineTable:
@@ -147,7 +142,9 @@ class TimelineTable:
 
     def __iter__(self) -> Iterator[str]:
         places, shift = self._places, 65 - self._capacity.bit_length()
-        return iter(sorted(reversed(places), key=lambda text: places[text] >> shift))
+        newest_first = list(reversed(places))
+        newest_first.sort(key=lambda text: places[text] >> shift)
+        return iter(newest_first)
 
 
 def count_names(counts: dict[str, int], table: TimelineTable, before: str | None, after: str | None) -> None:

@@ -161,25 +161,16 @@ class MemberStep:
     def specs(self) -> tuple[list[MemberSpec], dict[bytes, int]]:
         """All members as an assignor sees them, in the order of their map; and how many partitions topics have."""
         group, replaced = self.group, self.found.took_over_from
-        counts: dict[bytes, int] = {}
+        topics = _SubscribedTopics(self.shard, group)
         specs = [
-            self._spec(group.members[member_id], group.targets.get(member_id, {}), counts)
+            topics.spec(group.members[member_id], group.targets.get(member_id, {}))
             for member_id in group.table
         ]
         target = group.targets.get(replaced or self.member.member_id, {})
         if replaced is not None:
             target = as_kept(target)  # It is recorded even if it stays as it is.
-        return in_table_order(specs, self._spec(self.member, target, counts), replaced), counts
-
-    def _spec(self, member: ConsumerMember, target: Target, counts: dict[bytes, int]) -> MemberSpec:
-        names = self.group.subscriptions.topics_of(member, JavaTable.of_list(string_hash, member.topic_names))
-        topic_ids = []
-        for name in names:
-            image = self.shard.topics.image(name)
-            if image is not None:
-                counts[image.topic_id] = len(image.racks_by_partition)
-                topic_ids.append(image.topic_id)
-        return MemberSpec(member.member_id, member.instance_id, tuple(topic_ids), len(names), target)
+        specs = in_table_order(specs, topics.spec(self.member, target), replaced)
+        return specs, topics.counts
 
     def maybe_reconcile(self, target_epoch: int, target: Target) -> CurrentAssignment:
         """Bring the member a step nearer to its target; return what it has then (A24 to A29)."""
@@ -269,3 +260,28 @@ class MemberStep:
             kind = CauseKind.ASSIGNMENT_COMPUTED
         replaced = self.found.took_over_from
         return Cause.by(self.member, kind, removed=() if replaced is None else (replaced,))
+
+
+class _SubscribedTopics:
+    """The topics of members, found once for all that subscribe alike, and how many partitions they have."""
+
+    def __init__(self, shard: ConsumerGroups, group: ConsumerGroup) -> None:
+        self._shard, self._group = shard, group
+        self._found: dict[tuple[tuple[str, ...], str], tuple[tuple[bytes, ...], int]] = {}
+        self.counts: dict[bytes, int] = {}
+
+    def spec(self, member: ConsumerMember, target: Target) -> MemberSpec:
+        subscription = member.topic_names, member.topic_regex
+        found = self._found.get(subscription)
+        if found is None:
+            found = self._found[subscription] = self._topics(member)
+        return MemberSpec(member.member_id, member.instance_id, *found, target)
+
+    def _topics(self, member: ConsumerMember) -> tuple[tuple[bytes, ...], int]:
+        """The ids of those that exist, and the number of all names."""
+        names = self._group.subscriptions.topics_of(
+            member, JavaTable.of_list(string_hash, member.topic_names)
+        )
+        images = self._shard.images(names)
+        self.counts |= {image.topic_id: len(image.racks_by_partition) for image in images}
+        return tuple(image.topic_id for image in images), len(names)

@@ -19,7 +19,7 @@ NO_TOPICS: Final = 0
 """The hash of a group none of whose topics exists."""
 
 MOST_KEPT: Final = 10_000
-"""Topics whose hashes are kept; beyond that all are forgotten, also those of topics that exist no more: some MB."""
+"""Topics whose hashes are kept, some MB; with one more all are forgotten, also those of topics that are gone."""
 
 _INT32: Final = Struct("<i")
 _INT64: Final = Struct("<q")

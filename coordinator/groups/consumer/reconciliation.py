@@ -106,7 +106,7 @@ def _towards(
     current: CurrentAssignment, goal: Goal, owned: Partitions | None, epoch_of: Callable[[bytes, int], int]
 ) -> CurrentAssignment:
     wanted = goal.wanted()
-    kept, revoked = _split(current.assigned, lambda topic_id, each: each in wanted.get(topic_id, ()))
+    kept, revoked = _split(current.assigned, wanted)
     if revoked and _owns(owned, revoked):
         # A member in an unknown state has nothing to give up, as `reconcile` has seen, so it never stays here.
         return replace(
@@ -115,24 +115,24 @@ def _towards(
             assigned=kept,
             pending_revocation=revoked,
         )
-    assigned = {topic_id: dict(epochs) for topic_id, epochs in kept.items()}
     is_waiting = False
     for topic_id, partitions in wanted.items():
         own = current.pending_revocation.get(topic_id, {})
-        for partition in partitions.difference(kept.get(topic_id, {})):
+        for partition in partitions.difference(kept.get(topic_id, ())):
             if partition in own or epoch_of(topic_id, partition) == FREE:
-                assigned.setdefault(topic_id, {})[partition] = goal.epoch
+                kept.setdefault(topic_id, {})[partition] = goal.epoch
             else:
                 is_waiting = True
     state = MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE
-    return CurrentAssignment(goal.epoch, current.member_epoch, state, assigned, {})
+    return CurrentAssignment(goal.epoch, current.member_epoch, state, kept, {})
 
 
 def _without_unsubscribed(
     current: CurrentAssignment, goal: Goal, owned: Partitions | None
 ) -> CurrentAssignment:
     """Take away, before there is another target, what is of topics that the member no longer subscribes to."""
-    kept, dropped = _split(current.assigned, lambda topic_id, _: topic_id in goal.subscribed)
+    still = {topic_id: epochs for topic_id, epochs in current.assigned.items() if topic_id in goal.subscribed}
+    kept, dropped = _split(current.assigned, still)
     if not dropped and (goal.names_topics or current.pending_revocation):
         return current
     pending = {topic_id: dict(epochs) for topic_id, epochs in current.pending_revocation.items()}
@@ -147,13 +147,17 @@ def _without_unsubscribed(
 
 
 def _split(
-    epochs: PartitionEpochs, is_first: Callable[[bytes, int], bool]
+    epochs: PartitionEpochs, chosen: Mapping[bytes, Collection[int]]
 ) -> tuple[dict[bytes, dict[int, int]], dict[bytes, dict[int, int]]]:
+    """The partitions that are chosen, and the others."""
     parts: tuple[dict[bytes, dict[int, int]], dict[bytes, dict[int, int]]] = ({}, {})
     for topic_id, of_topic in epochs.items():
-        for partition, epoch in of_topic.items():
-            part = parts[0 if is_first(topic_id, partition) else 1]
-            part.setdefault(topic_id, {})[partition] = epoch
+        numbers = chosen.get(topic_id, ())
+        first = {partition: epoch for partition, epoch in of_topic.items() if partition in numbers}
+        if first:
+            parts[0][topic_id] = first
+        if len(first) < len(of_topic):
+            parts[1][topic_id] = {each: epoch for each, epoch in of_topic.items() if each not in first}
     return parts
 
 

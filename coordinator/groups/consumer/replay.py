@@ -6,8 +6,9 @@ from what came before is corruption: it raises, and the shard fails.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from coordinator.groups.consumer.group import LEFT_EPOCH, ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember, member_from_record
@@ -50,30 +51,19 @@ def replay_record(groups: dict[str, ConsumerGroup], key: Any, value: Any | None)
         if value is None:
             return
         group = groups[key.group_id] = ConsumerGroup(key.group_id)
-    match key:
-        case ConsumerGroupMemberMetadataKey():
-            _replay_member(group, key.member_id, value)
-        case ConsumerGroupMetadataKey():
-            if value is None:
-                _check_is_empty(group)
-                del groups[key.group_id]
-            else:
-                _replay_epoch(group, value)
-        case ConsumerGroupPartitionMetadataKey():
-            group.has_partition_metadata = value is not None
-        case ConsumerGroupTargetAssignmentMemberKey():
-            _replay_target(group, key.member_id, value)
-        case ConsumerGroupTargetAssignmentMetadataKey():
-            _replay_target_epoch(group, value)
-        case ConsumerGroupCurrentMemberAssignmentKey():
-            _replay_current(group, key.member_id, value)
-        case ConsumerGroupRegularExpressionKey():
-            _replay_regex(group, key.regular_expression, value)
+    if type(key) is ConsumerGroupMetadataKey and value is None:
+        _check_is_empty(group)
+        del groups[key.group_id]
+    else:
+        REPLAYS[type(key)](group, key, value)
 
 
 def _replay_member(
-    group: ConsumerGroup, member_id: str, value: ConsumerGroupMemberMetadataValue | None
+    group: ConsumerGroup,
+    key: ConsumerGroupMemberMetadataKey,
+    value: ConsumerGroupMemberMetadataValue | None,
 ) -> None:
+    member_id = key.member_id
     if value is not None:
         current = group.currents.get(member_id, NEW_MEMBER)
         group.put_member(member_from_record(member_id, value), current)
@@ -87,7 +77,9 @@ def _replay_member(
     group.remove_member(member_id)
 
 
-def _replay_epoch(group: ConsumerGroup, value: ConsumerGroupMetadataValue) -> None:
+def _replay_epoch(
+    group: ConsumerGroup, _: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue
+) -> None:
     group.epoch = value.epoch
     group.metadata_hash = value.metadata_hash
 
@@ -101,17 +93,29 @@ def _check_is_empty(group: ConsumerGroup) -> None:
         raise BadSequence(f"group {group.group_id} is removed before the epoch of its target")
 
 
+def _replay_partition_metadata(
+    group: ConsumerGroup, _: ConsumerGroupPartitionMetadataKey, value: Any
+) -> None:
+    group.has_partition_metadata = value is not None
+
+
 def _replay_target(
-    group: ConsumerGroup, member_id: str, value: ConsumerGroupTargetAssignmentMemberValue | None
+    group: ConsumerGroup,
+    key: ConsumerGroupTargetAssignmentMemberKey,
+    value: ConsumerGroupTargetAssignmentMemberValue | None,
 ) -> None:
     if value is None:
-        group.targets.pop(member_id, None)
+        group.targets.pop(key.member_id, None)
     else:
-        group.targets[member_id] = {each.topic_id: tuple(each.partitions) for each in value.topic_partitions}
+        group.targets[key.member_id] = {
+            each.topic_id: tuple(each.partitions) for each in value.topic_partitions
+        }
 
 
 def _replay_target_epoch(
-    group: ConsumerGroup, value: ConsumerGroupTargetAssignmentMetadataValue | None
+    group: ConsumerGroup,
+    _: ConsumerGroupTargetAssignmentMetadataKey,
+    value: ConsumerGroupTargetAssignmentMetadataValue | None,
 ) -> None:
     if value is not None:
         group.assignment_epoch, group.assignment_wall_ms = value.assignment_epoch, value.assignment_timestamp
@@ -124,8 +128,11 @@ def _replay_target_epoch(
 
 
 def _replay_current(
-    group: ConsumerGroup, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None
+    group: ConsumerGroup,
+    key: ConsumerGroupCurrentMemberAssignmentKey,
+    value: ConsumerGroupCurrentMemberAssignmentValue | None,
 ) -> None:
+    member_id = key.member_id
     member = group.members.get(member_id)
     if value is None:
         if member is not None:
@@ -158,7 +165,21 @@ def _assignment_epochs(topic: CurrentTopicPartitions, member_epoch: int) -> list
 
 
 def _replay_regex(
-    group: ConsumerGroup, regex: str, value: ConsumerGroupRegularExpressionValue | None
+    group: ConsumerGroup,
+    key: ConsumerGroupRegularExpressionKey,
+    value: ConsumerGroupRegularExpressionValue | None,
 ) -> None:
     resolved = None if value is None else ResolvedRegex(tuple(value.topics), value.version, value.timestamp)
-    group.subscriptions.resolve(regex, resolved)
+    group.subscriptions.resolve(key.regular_expression, resolved)
+
+
+REPLAYS: Final[dict[type, Callable[[ConsumerGroup, Any, Any], None]]] = {
+    ConsumerGroupMemberMetadataKey: _replay_member,
+    ConsumerGroupMetadataKey: _replay_epoch,
+    ConsumerGroupPartitionMetadataKey: _replay_partition_metadata,
+    ConsumerGroupTargetAssignmentMemberKey: _replay_target,
+    ConsumerGroupTargetAssignmentMetadataKey: _replay_target_epoch,
+    ConsumerGroupCurrentMemberAssignmentKey: _replay_current,
+    ConsumerGroupRegularExpressionKey: _replay_regex,
+}
+"""What each kind of record does to its group, but for the tombstone that removes it."""

@@ -21,10 +21,10 @@ class MemberState(IntEnum):
 
     @classmethod
     def of_byte(cls, byte: int) -> MemberState:
-        return cls(byte) if byte in _BYTES else cls.UNKNOWN
+        return _OF_BYTE.get(byte, cls.UNKNOWN)
 
 
-_BYTES: Final = frozenset(MemberState)
+_OF_BYTE: Final[dict[int, MemberState]] = {state.value: state for state in MemberState}
 
 
 @unique
