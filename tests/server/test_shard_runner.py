@@ -626,3 +626,25 @@ def test_work_of_a_former_life_is_dropped() -> None:
         epoch,
         {},
     )
+
+
+def test_what_waited_for_a_target_goes_on_one_event_at_a_time() -> None:
+    """A hundred joins of a large group in one turn would hold the loop for longer than a turn may."""
+    world = ShardWorld()
+    world.topics.grow("orders", 2_000)
+    for number in range(4):
+        joining = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id=f"m{number}",
+            member_epoch=0,
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_names=["orders"],
+            topic_partitions=[],
+        )
+        world.ask(joining, 1)
+    assert len(world.queue) == 1, "the target is computed aside"
+    shard = world.runner.shard
+    assert shard is not None
+    for count in (1, 2, 3, 4):
+        world.queue.popleft()()
+        assert len(shard.consumer_groups["g"].members) == count
