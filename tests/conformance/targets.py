@@ -57,6 +57,8 @@ CONFIGURATIONS: Final = {
         "group.consumer.max.size": "2",
         "group.consumer.min.session.timeout.ms": "100",
         "group.consumer.min.heartbeat.interval.ms": "50",
+        "group.consumer.regex.refresh.interval.ms": "10000",
+        "group.consumer.migration.policy": "upgrade",
         "offset.metadata.max.bytes": "16",
         "offsets.retention.minutes": "1",
         "offsets.retention.check.interval.ms": "1000",

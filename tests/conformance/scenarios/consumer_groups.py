@@ -16,7 +16,6 @@ from tests.conformance.run import Run
 from tests.conformance.scenes import cast, completing, stable, undisturbed
 
 INVALID: Final = ErrorCode.INVALID_REQUEST
-EXPRESSIONS: Final = ("(", "a**", "[z-a]", "(?<n", "end\\")
 BLANKS: Final = ("", " \t")
 
 
@@ -94,17 +93,6 @@ async def a_full_consumer_group(run: Run, version: int) -> None:
     again = NewMember(run, "again", instance_id="alice")
     await again.beat(version, ErrorCode.GROUP_MAX_SIZE_REACHED, "with another id")
     await alice.beat(version, member_epoch=0, note="with its id")
-
-
-@scenario(
-    "9 ConsumerGroupHeartbeat: an expression that is none",
-    versions=BEAT[1:],
-    choices=EXPRESSIONS,
-)
-async def an_expression_that_is_none(run: Run, version: int, expression: str) -> None:
-    alice = NewMember(run, "alice")
-    await alice.beat(version, ErrorCode.INVALID_REGULAR_EXPRESSION, subscribed_topic_regex=expression)
-    await run.describe("Dead")
 
 
 @scenario("9 ConsumerGroupHeartbeat: from epoch to epoch", "A15", "A19", "A25", "A26", versions=BEAT)
