@@ -24,6 +24,7 @@ Encoder: TypeAlias = Callable[[Any, list[Any]], None]
 
 _SHORT_UVARINTS: Final = tuple(bytes([value]) for value in range(128))
 _NULL_STRUCT: Final = pack(">b", -1)
+_NULL_TAGGED_STRUCT: Final = b"\0"  # As Kafka has it: it counts this mark as it counts lengths.
 
 
 def compile_encoder(cls: type, version: int, flexible: bool) -> Encoder:
@@ -126,7 +127,7 @@ class _EncodeWriter:
             return f"{value} != {self._literal(default)}"
         names = type(default).__slots__
         return (
-            "("
+            f"({value} is None or "
             + " or ".join(self._differs(f"{value}.{name}", getattr(default, name)) for name in names)
             + ")"
         )
@@ -145,7 +146,7 @@ class _EncodeWriter:
         else:
             self._sized(kind, value, nullable)
 
-    def _nested(self, kind: Struct, value: str, nullable: bool) -> None:
+    def _nested(self, kind: Struct, value: str, nullable: bool, null: bytes = _NULL_STRUCT) -> None:
         inner = self._source.fresh("struct")
         self._source.line(f"{inner} = {value}")
         if not nullable:
@@ -153,7 +154,7 @@ class _EncodeWriter:
             return
         self._flush()
         with self._source.block(f"if {inner} is None"):
-            self._source.line(f"{self._out}.append({_NULL_STRUCT!r})")
+            self._source.line(f"{self._out}.append({null!r})")
         with self._source.block("else"):
             self._run.append(("b", "1"))
             self._struct(kind.cls, inner)
@@ -248,7 +249,11 @@ class _EncodeWriter:
     def _tagged_field(self, field: FieldSpec, value: str) -> None:
         outer, self._out = self._out, self._source.fresh("out")
         self._source.line(f"{self._out} = []")
-        self._value(field.type, value, self._version in field.nullable)
+        nullable = self._version in field.nullable
+        if isinstance(field.type, Struct):
+            self._nested(field.type, value, nullable, _NULL_TAGGED_STRUCT)
+        else:
+            self._value(field.type, value, nullable)
         self._flush()
         content = self._source.fresh("bytes")
         self._source.line(f"{content} = b''.join({self._out})")

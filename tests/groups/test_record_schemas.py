@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from coordinator.groups.consumer.member import member_from_record
+from coordinator.groups.consumer.record_schemas import ConsumerGroupMemberMetadataValue
 from coordinator.groups.record_schemas import (
     GROUP_METADATA,
     LEGACY_OFFSET_COMMIT,
@@ -178,3 +180,24 @@ def test_every_record_type_that_kafka_writes_has_a_name() -> None:
     assert RECORD_TYPES[OFFSET_COMMIT] == "OffsetCommit"
     assert RECORD_TYPES[GROUP_METADATA] == "GroupMetadata"
     assert RECORD_TYPES[LEGACY_OFFSET_COMMIT] == "LegacyOffsetCommit"
+
+
+def test_a_member_that_is_no_classic_one_says_so() -> None:
+    """By a null in tag 0: where that is missing Kafka reads an empty one, and takes the member for a classic one."""
+    value = ConsumerGroupMemberMetadataValue(
+        instance_id=None,
+        rack_id=None,
+        client_id="c",
+        client_host="/h",
+        subscribed_topic_names=["t"],
+        subscribed_topic_regex="",
+        server_assignor=None,
+        classic_member_metadata=None,
+    )
+    encoded = encode(value, 0)
+    assert encoded.hex(" ") == "00 00 02 63 03 2f 68 02 02 74 01 ff ff ff ff 00 01 00 01 00"
+    without = decode(ConsumerGroupMemberMetadataValue, 0, encoded[:-4] + b"\0")
+    assert without.classic_member_metadata is not None
+    assert member_from_record("m", without).classic is None, (
+        "one that offers no protocol cannot be a classic one"
+    )

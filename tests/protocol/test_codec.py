@@ -445,3 +445,29 @@ def test_a_null_struct_is_marked_by_0_in_a_tagged_field(encoded: bytes, inner: T
     """Anywhere else the mark is -1: Kafka counts the mark of a tagged struct as it counts lengths."""
     assert decode(TaggedStruct, 0, encoded) == TaggedStruct(inner=inner)
     assert decode(TaggedStruct, 0, encode(TaggedStruct(inner=inner), 0)) == TaggedStruct(inner=inner)
+
+
+@struct
+class InnerWithDefault:
+    number: Int32 = 0
+
+
+@data(versions="0", flexible="0+")
+class TaggedStructByDefault:
+    inner: InnerWithDefault | None = since(0, tag=0, default_factory=InnerWithDefault)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "inner"),
+    [
+        (b"\1\0\1\0", None),
+        (b"\1\0\6\1\0\0\0\5\0", InnerWithDefault(number=5)),
+        (b"\0", InnerWithDefault()),
+    ],
+)
+def test_a_null_struct_is_written_where_null_is_not_the_default(
+    encoded: bytes, inner: InnerWithDefault | None
+) -> None:
+    message = TaggedStructByDefault(inner=inner)
+    assert encode(message, 0) == encoded
+    assert decode(TaggedStructByDefault, 0, encoded) == message

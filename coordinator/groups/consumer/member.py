@@ -71,7 +71,8 @@ def member_from_record(member_id: str, value: ConsumerGroupMemberMetadataValue) 
         topic_names=tuple(value.subscribed_topic_names),
         topic_regex=value.subscribed_topic_regex or "",
         server_assignor=value.server_assignor,
-        classic=None if classic is None else _classic_from_record(classic),
+        # Without a protocol it is no classic member: the field is missing, as before it was thought of.
+        classic=_classic_from_record(classic) if classic and classic.supported_protocols else None,
     )
 
 

@@ -86,15 +86,19 @@ class ClassicProtocol:
 
 @struct
 class ClassicMemberMetadata:
-    """What only a member has that uses the classic protocol."""
+    """What only a member has that uses the classic protocol, and so at least one protocol."""
 
-    session_timeout_ms: Int32
-    supported_protocols: list[ClassicProtocol]
+    session_timeout_ms: Int32 = 0
+    supported_protocols: list[ClassicProtocol] = field(default_factory=list)
 
 
 @data(versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """Value of type 5: a member, as it described itself. The names are sorted; no regular expression is ""."""
+    """Value of type 5: a member, as it described itself. The names are sorted; no regular expression is "".
+
+    Where the last field is missing a broker reads an empty one, and takes the member for a classic one: that a
+    member has none is written as a null.
+    """
 
     instance_id: str | None
     rack_id: str | None
@@ -104,7 +108,9 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: str | None
     rebalance_timeout_ms: Int32 = -1
     server_assignor: str | None
-    classic_member_metadata: ClassicMemberMetadata | None = since(0, tag=0, default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = since(
+        0, tag=0, default_factory=ClassicMemberMetadata
+    )
 
 
 @data(versions="0", flexible="none")
