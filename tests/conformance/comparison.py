@@ -234,6 +234,8 @@ class _Names:
             for item in value:
                 self.learn(item)
         elif isinstance(value, dict) and value[""] != "Unordered":
+            if GENERATED.fullmatch(str(value.get("member_id"))):
+                self._name_id(value["member_id"])
             for item in value.values():
                 self.learn(item)
 
@@ -270,11 +272,11 @@ class _Names:
 
     def _known_text(self, item: Plain) -> str:
         """What `item` says, with the names of ids that have one: nothing else may decide on the order."""
-        return UUID.sub(lambda found: self._ids.get(found[0], "#?"), repr(self._with_topics(item)))
+        return UUID.sub(lambda found: self._ids.get(found[0], "#?"), repr(self._with_names(item)))
 
-    def _with_topics(self, item: Plain) -> Plain:
+    def _with_names(self, item: Plain) -> Plain:
         if isinstance(item, list):
-            return [self._with_topics(each) for each in item]
+            return [self._with_names(each) for each in item]
         if isinstance(item, dict):
             if item[""] == "TopicId":
                 return self._topics.get(item["id"], "topic #?")
@@ -282,5 +284,8 @@ class _Names:
                 return self._producers.get(item["id"], "producer #?")
             if item[""] == "Unordered":
                 return sorted(map(self._known_text, item["items"]))
-            return {name: self._with_topics(each) for name, each in item.items()}
+            known = {name: self._with_names(each) for name, each in item.items()}
+            if GENERATED.fullmatch(str(item.get("member_id"))):
+                known["member_id"] = self._ids.get(str(item["member_id"]), "#?")
+            return known
         return item

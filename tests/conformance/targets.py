@@ -38,6 +38,8 @@ from tests.conformance.registry import Ending
 
 DELAY_S: Final = 2
 """The initial rebalance delay where there is one: longer than any slow moment of the machine."""
+POLICY: Final = "group.consumer.migration.policy"
+"""Which cannot change while a broker runs: each configuration has one, and restarts bring the others."""
 BASE: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
@@ -50,7 +52,11 @@ CONFIGURATIONS: Final = {
     "plain": BASE,
     "restarted": BASE,
     "delayed": BASE
-    | {"group.initial.rebalance.delay.ms": str(DELAY_S * 1000), "auto.create.topics.enable": "true"},
+    | {
+        "group.initial.rebalance.delay.ms": str(DELAY_S * 1000),
+        "auto.create.topics.enable": "true",
+        "group.consumer.max.size": "2",
+    },
     "small": BASE
     | {
         "group.max.size": "2",
@@ -58,7 +64,7 @@ CONFIGURATIONS: Final = {
         "group.consumer.min.session.timeout.ms": "100",
         "group.consumer.min.heartbeat.interval.ms": "50",
         "group.consumer.regex.refresh.interval.ms": "10000",
-        "group.consumer.migration.policy": "upgrade",
+        POLICY: "upgrade",
         "offset.metadata.max.bytes": "16",
         "offsets.retention.minutes": "1",
         "offsets.retention.check.interval.ms": "1000",
@@ -66,14 +72,23 @@ CONFIGURATIONS: Final = {
         "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     },
 }
+POLICY_AFTER: Final = {Ending.TERM: "bidirectional", Ending.KILL: "downgrade"}
+"""What scripts begin with that end in SIGKILL is what SIGTERM has left."""
 MAX_SIZE_AFTER: Final = {Ending.TERM: 4, Ending.KILL: 3}
 AFTER_RESTART: Final[dict[str, dict[Ending, dict[str, str]]]] = {
-    "restarted": {ending: {"group.max.size": str(size)} for ending, size in MAX_SIZE_AFTER.items()},
+    "restarted": {
+        ending: {"group.max.size": str(size), POLICY: POLICY_AFTER[ending]}
+        for ending, size in MAX_SIZE_AFTER.items()
+    },
     "delayed": {
-        Ending.TERM: {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
+        Ending.TERM: {
+            "offsets.retention.minutes": "1",
+            "offsets.retention.check.interval.ms": "1000",
+            POLICY: "disabled",
+        }
     },
 }
-"""Settings that a restart brings, for what is then found too large (docs/kafka.md 3.31) or too old (3.68)."""
+"""Settings that a restart brings: what is then too large (docs/kafka.md 3.31), too old (3.68) or refused (A54)."""
 HEAP: Final = "320m"
 READY_TIMEOUT_S: Final = 60.0
 PROBES: Final = [f"probe-{number}" for number in range(32)]  # Surely one in each of the few partitions.

@@ -7,8 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.conformance.run import Run
 from tests.topics.requests import produce_request
 
@@ -69,6 +73,22 @@ async def make_topic(run: Run, suffix: str = "t", partitions: int = 2, **configs
     assert made.topics[0].error_code == 0, made.topics[0].error_message
     await until_led(run, name, partitions)
     return name
+
+
+async def delete_topic(run: Run, name: str) -> None:
+    """Delete a topic; returns once it is gone for all that the broker is asked."""
+    await quietly(run, DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await eventually(run, request, 12, lambda reply: reply.topics[0].error_code == unknown)
+
+
+async def grow_topic(run: Run, name: str, partitions: int) -> None:
+    """Let a topic have so many partitions; returns once all are led."""
+    topic = CreatePartitionsTopic(name=name, count=partitions, assignments=None)
+    grown = await quietly(run, CreatePartitionsRequest(topics=[topic], timeout_ms=10_000), 3)
+    assert grown.results[0].error_code == 0, grown.results[0].error_message
+    await until_led(run, name, partitions)
 
 
 async def until_led(run: Run, name: str, partitions: int) -> None:

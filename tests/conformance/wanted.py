@@ -158,9 +158,20 @@ def sync_refused(error: ErrorCode) -> Callable[[Any], bool]:
     )
 
 
+def join_sent_back(member_id: str) -> Callable[[Any], bool]:
+    """JoinGroup's answer to `member_id`, which has to join again."""
+    return lambda got: (
+        isinstance(got, dict)
+        and (got["error_code"], got["member_id"]) == (int(ErrorCode.REBALANCE_IN_PROGRESS), member_id)
+    )
+
+
 A, B, C, D = "alice-#1", "bob-#2", "carol-#3", "dave-#4"
 PHASE_ENDED: Final[Fields] = {"group_state": ("PreparingRebalance", "CompletingRebalance")}
 NEVER_ANSWERED: Final = "its join phase throws and no JoinGroup is ever answered"
+TOO_EARLY: Final[Fields] = {
+    "error_code": (int(ErrorCode.UNKNOWN_SERVER_ERROR), int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+}
 FIRST_METADATA: Final = f"bytes {b'first'.hex()}"
 
 
@@ -299,6 +310,34 @@ WANTED: Final[list[Wanted]] = [
                     "nodes[*].listeners": (["CONTROLLER"], []),
                 }
             }
+        },
+    ),
+    Wanted(
+        "a group that a refused join would change is left as it is, what waits in it included, and a consumer "
+        "that comes too early is told to try again (14); Kafka sends back what waits (27), answers -1, for which "
+        "a consumer gives up, and forgets an empty group, until it reads its log again (9, A56, A57, A64)",
+        {
+            "a_join_that_is_refused_as_it_upgrades": {
+                "dave: SyncGroup v5": {"(all)": (sync_refused(ErrorCode.REBALANCE_IN_PROGRESS), PARKED)}
+            },
+            "a_group_in_its_first_rebalance_is_not_upgraded": {
+                "new: ConsumerGroupHeartbeat v1": TOO_EARLY,
+                "carol: JoinGroup v9": {"(all)": (join_sent_back("carol-#1"), PARKED)},
+            },
+            "a_group_that_is_about_to_change_its_protocol_is_not_upgraded": {
+                "new: ConsumerGroupHeartbeat v1": TOO_EARLY,
+                "dave: JoinGroup v9": {"(all)": (join_sent_back("dave-#2"), PARKED)},
+            },
+            "a_classic_join_with_an_id_finds_no_member_in_an_empty_group": {
+                "observer: ConsumerGroupDescribe v1": {
+                    "groups[0].error_code": (int(ErrorCode.GROUP_ID_NOT_FOUND), 0),
+                    "groups[0].error_message": (lambda got: str(got).endswith(" not found."), None),
+                    "groups[0].group_state": ("", "Empty"),
+                    "groups[0].group_epoch": (0, 3),
+                    "groups[0].assignment_epoch": (0, 2),
+                    "groups[0].assignor_name": ("", "uniform"),
+                }
+            },
         },
     ),
 ]

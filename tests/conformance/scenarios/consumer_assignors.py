@@ -1,4 +1,4 @@
-"""Targets of groups that depend on the order of members alone: a broker draws the ids of topics, clients their own.
+"""Targets that depend on the order of members alone: a broker draws the ids of topics, clients choose their own.
 
 With one topic, or with topics that stand in one order whatever their ids are, two brokers have to compute the same
 targets, partition by partition. Members need not get as far as their targets: assignors look at those alone (A36).
@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from tests.conformance.new_members import NewMember
-from tests.conformance.new_scenes import described, target_at_once, until_epoch
+from tests.conformance.new_scenes import beat_until, described, target_at_once, until_epoch
 from tests.conformance.registry import BOTH, scenario
 from tests.conformance.run import Run
-from tests.conformance.topic_scenes import make_topic, quietly, topic_name, until_led
+from tests.conformance.topic_scenes import grow_topic, make_topic, topic_name
 
 COLLIDING: Final = ("AaAaAa", "BBBBBB", "AaBBAa", "BBAaBB")
 """Member ids of one hash: they share a bucket in every table."""
@@ -47,15 +46,6 @@ def sizes(group: Any) -> list[int]:
     return [sum(map(len, target.values())) for target in targets_of(group).values()]
 
 
-async def grow(run: Run, topic: str, partitions: int) -> None:
-    request = CreatePartitionsRequest(
-        topics=[CreatePartitionsTopic(name=topic, count=partitions, assignments=None)], timeout_ms=10_000
-    )
-    grown = await quietly(run, request, 3)
-    assert grown.results[0].error_code == 0, grown.results[0].error_message
-    await until_led(run, topic, partitions)
-
-
 def new_members(run: Run, member_ids: Sequence[str], *topics: str) -> list[NewMember]:
     return [NewMember(run, member_id, topics, member_id=member_id) for member_id in member_ids]
 
@@ -83,9 +73,10 @@ async def a_group_that_grows_and_shrinks_is_dealt_out_evenly(run: Run) -> None:
     for member in new_members(run, (COLLIDING[3], "yankee", COLLIDING[0]), topic):
         await member.beat(note="joins", subscribed_topic_names=[topic, topic_name(run, "absent")])
         before = await level(run)
-    await grow(run, topic, 47)
-    await members[0].beat(note="the topic has grown")
-    after = await level(run)
+    await grow_topic(run, topic, 47)
+    group = await beat_until(run, members[0], 17)
+    run.expect(max(sizes(group)) - min(sizes(group)) <= 1, f"level: {sizes(group)}")
+    after = targets_of(group)
     kept = all(set(before[each][topic]) <= set(after[each][topic]) for each in before)
     run.expect(kept, "nothing moves between members that are within what they are due")
 
@@ -153,7 +144,7 @@ async def the_same_topics_by_name_and_by_expression_are_not_the_same(run: Run) -
     await target_at_once(run)
     topic = await make_topic(run, partitions=7)
     alice, bob, carol = new_members(run, ("alice-id", "bob-id", "carol-id"), topic)
-    expression = {"subscribed_topic_names": None, "subscribed_topic_regex": topic}
+    expression: dict[str, Any] = {"subscribed_topic_names": None, "subscribed_topic_regex": topic}
     await alice.beat(note="by name")
     await bob.beat(note="by an expression", **expression)
     await until_epoch(run, 3)
@@ -171,7 +162,7 @@ async def members_of_one_expression_are_alike(run: Run) -> None:
     await target_at_once(run)
     topic = await make_topic(run, partitions=7)
     members = new_members(run, ("alice-id", "bob-id", "carol-id"), topic)
-    expression = {"subscribed_topic_names": None, "subscribed_topic_regex": topic}
+    expression: dict[str, Any] = {"subscribed_topic_names": None, "subscribed_topic_regex": topic}
     await members[0].beat(note="joins", **expression)
     await until_epoch(run, 2)
     for member in members[1:]:
@@ -195,8 +186,7 @@ async def the_range_assignor_deals_in_blocks(run: Run) -> None:
     await members[2].leave()
     await members[1].beat(note="has another target")
     await described(run)
-    await grow(run, topics[1], 8)
-    await members[0].beat(note="a topic has grown")
-    await described(run)
+    await grow_topic(run, topics[1], 8)
+    await beat_until(run, members[0], 7)
     await members[3].beat(note="one topic less", subscribed_topic_names=topics[:1])
     await described(run)

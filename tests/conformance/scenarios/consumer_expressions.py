@@ -7,14 +7,13 @@ import time
 from typing import Any, Final
 
 from protocol.errors import ErrorCode
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.conformance.actors import OTHER_TOPIC
+from tests.conformance.group_log import GroupLog, types
 from tests.conformance.new_members import BEAT, NewMember
-from tests.conformance.new_scenes import described, target_at_once, until_consumers, until_epoch
+from tests.conformance.new_scenes import beat_until, described, target_at_once, until_consumers, until_epoch
 from tests.conformance.registry import BOTH, scenario
 from tests.conformance.run import Run
-from tests.conformance.topic_scenes import eventually, make_topic, quietly, topic_name
+from tests.conformance.topic_scenes import delete_topic, make_topic, topic_name
 
 NEW: Final = BEAT[1:]
 """The versions that have expressions."""
@@ -107,7 +106,7 @@ async def topics_made_later_are_found_after_ten_seconds(run: Run, version: int) 
     begun = time.monotonic()
     await until_epoch(run, 2)
     await alice.beat(version, note="has a target")
-    await make_topic(run, "b")
+    await make_topic(run, "b", 3)
     await bob.beat(version, note="joins by another", **by(topic_name(run, "b")))
     await alice.beat(version, note="too early")
     await asyncio.sleep(1.0)
@@ -126,16 +125,14 @@ async def expressions_are_matched_again_after_their_interval(run: Run, version: 
     """No topic is made by this script: the interval alone leads to the run that misses the one deleted."""
     await target_at_once(run)
     await make_topic(run, "a")
-    gone = await make_topic(run, "b")
+    gone = await make_topic(run, "b", 3)
     alice = NewMember(run, "alice")
     await alice.beat(version, note="joins", **by(topic_name(run, "[a-z]+")))
     begun = time.monotonic()
     await until_epoch(run, 2)
     await alice.beat(version, note="has a target")
-    await quietly(run, DeleteTopicsRequest(topic_names=[gone], timeout_ms=10_000), 5)
-    await until_unknown(run, gone)
-    await alice.beat(version, note="the hash has changed")
-    await described(run)
+    await delete_topic(run, gone)
+    await beat_until(run, alice, 3)
     await asyncio.sleep(begun + BETWEEN_RUNS_S + 0.5 - time.monotonic())
     await alice.beat(version, note="asks for a run")
     await until_epoch(run, 4)
@@ -143,18 +140,12 @@ async def expressions_are_matched_again_after_their_interval(run: Run, version: 
     await described(run)
 
 
-async def until_unknown(run: Run, topic: str) -> None:
-    """Returns once a deleted topic is gone for all that the broker does."""
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    await eventually(run, request, 12, lambda reply: reply.topics[0].error_code == unknown)
-
-
 @scenario("A48", "A49", versions=NEW)
 async def an_expression_goes_with_its_last_member(run: Run, version: int) -> None:
     await target_at_once(run)
     await make_topic(run, "a")
-    alice, bob, carol, dave = (NewMember(run, name) for name in ("alice", "bob", "carol", "dave"))
+    names = ("alice", "bob", "carol", "dave", "erin")
+    alice, bob, carol, dave, erin = (NewMember(run, name) for name in names)
     expression = topic_name(run, "a+")
     await alice.beat(version, note="joins", **by(expression))
     await until_epoch(run, 2)
@@ -172,6 +163,13 @@ async def an_expression_goes_with_its_last_member(run: Run, version: int) -> Non
     await until_epoch(run, 8)
     await dave.beat(version, note="has a target")
     await described(run)
+    log = await GroupLog.of(run)
+    await dave.leave(version)
+    gone = types(await log.written("the last one leaves"))
+    run.expect(gone == [-8, -7, -5, -16, 3], f"the member, its expression, the epoch: {gone}")
+    await erin.beat(version, note="nobody had it any more", **by(expression))
+    run.expect(erin.epoch == 9, "it is to be resolved anew")
+    await until_epoch(run, 10)
 
 
 @scenario("A48", "A49", on="restarted", restarts=BOTH)

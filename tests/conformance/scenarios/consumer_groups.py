@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from protocol.consumer import ConsumerProtocolAssignment, encode_assignment
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatTopicPartitions
-from protocol.messages.shared import TopicPartitions
-from tests.conformance.actors import JOIN, OTHER_TOPIC, TOPIC, subscription
+from tests.conformance.actors import OTHER_TOPIC, TOPIC
 from tests.conformance.new_members import BEAT, DESCRIBE_CONSUMERS, NewMember, describe_consumers
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
-from tests.conformance.scenes import cast, completing, stable, undisturbed
 
 INVALID: Final = ErrorCode.INVALID_REQUEST
 BLANKS: Final = ("", " \t")
@@ -126,103 +123,3 @@ async def groups_of_both_kinds_are_described(run: Run, version: int) -> None:
     await describe_consumers(run, version)
     await describe_consumers(run, version, f"{run.group}-absent", "", run.group)
     await run.describe("Dead")
-
-
-@scenario("9 classic members: in a consumer group", versions=JOIN)
-async def a_classic_member_joins_a_consumer_group(run: Run, version: int) -> None:
-    """It brings an id that nobody gave it, which is taken here."""
-    alice = NewMember(run, "alice")
-    (carol,) = cast(run, "carol")
-    await alice.beat()
-    carol.member_id = "carol-id"
-    await carol.join(version)
-    await carol.sync(note="nothing is free yet")
-    await carol.heartbeat(error=None, note="the target is not there yet")
-    await asyncio.sleep(1.1)  # The interval between two targets.
-    await alice.beat(note="is to give up some")
-    await carol.heartbeat(error=None, note="there is a target")
-    await alice.own("gave it up")
-    await carol.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
-    await carol.join(version)
-    await carol.sync(note="has its part")
-    await carol.heartbeat()
-    await carol.commit(errors=None)
-    await describe_consumers(run)
-    await carol.heartbeat(error=ErrorCode.ILLEGAL_GENERATION, generation_id=carol.generation_id + 1)
-    await carol.heartbeat(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=alice.member_id)
-    await carol.leave()
-    await carol.heartbeat(error=ErrorCode.UNKNOWN_MEMBER_ID)
-    await describe_consumers(run)
-
-
-@scenario("9 classic members: refused", versions=JOIN)
-async def a_classic_join_that_does_not_fit_a_consumer_group(run: Run, version: int) -> None:
-    alice = NewMember(run, "alice")
-    (carol,) = cast(run, "carol")
-    await alice.beat()
-    carol.member_id = "carol-id"
-    unfit = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    await carol.join(version, unfit, "another type", protocol_type="connect")
-    await carol.join(version, unfit, "no protocol", protocols=[])
-    await carol.join(version, ErrorCode.INVALID_SESSION_TIMEOUT, "too short", session_timeout_ms=1)
-    await carol.join(version)
-    (dave,) = cast(run, "dave")
-    dave.member_id = "dave-id"
-    dave.protocols = [("roundrobin", subscription(TOPIC))]
-    await dave.join(version, unfit, "none in common")
-    await describe_consumers(run)
-
-
-@scenario("9 migration: up and down", versions=BEAT)
-async def a_classic_group_is_upgraded_and_comes_back(run: Run, version: int) -> None:
-    (carol,) = cast(run, "carol")
-    await completing(run, carol)
-    await carol.sync(assignments={carol.member_id: assigned(TOPIC, 0, 1, 2)})
-    new = NewMember(run, "new")
-    await new.beat(version, note="upgrades")
-    await describe_consumers(run)
-    await carol.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
-    await carol.join()
-    await carol.sync()
-    await new.beat(version, error=None, note="what is free by now")
-    await describe_consumers(run)
-    await new.leave(version)
-    await run.describe("PreparingRebalance")
-    await carol.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
-    await carol.join()
-    await carol.sync(assignments={carol.member_id: assigned(TOPIC, 0)})
-    await run.describe("Stable")
-
-
-@scenario("9 migration: refused", versions=BEAT)
-async def a_classic_group_that_cannot_be_upgraded(run: Run, version: int) -> None:
-    """Its leader assigned what is no assignment of the consumer protocol."""
-    (carol,) = cast(run, "carol")
-    await stable(run, carol)
-    new = NewMember(run, "new")
-    await new.beat(version, ErrorCode.GROUP_ID_NOT_FOUND)
-    await new.beat(version, ErrorCode.GROUP_ID_NOT_FOUND, member_epoch=1)
-    await new.leave(version, error=ErrorCode.GROUP_ID_NOT_FOUND)
-    await undisturbed(run, carol)
-
-
-@scenario("9 migration: empty groups", versions=BEAT)
-async def groups_without_members_change_their_kind(run: Run, version: int) -> None:
-    (carol,) = cast(run, "carol")
-    await stable(run, carol)
-    await carol.leave()
-    new = NewMember(run, "new")
-    await new.beat(version)
-    await describe_consumers(run)
-    await new.leave(version)
-    await describe_consumers(run)
-    carol.member_id, carol.generation_id = "", -1
-    await stable(run, carol)
-    await run.describe("Stable")
-    await describe_consumers(run)
-
-
-def assigned(topic: str, *partitions: int) -> bytes:
-    """The bytes that a classic leader gives to a member."""
-    topics = [TopicPartitions(topic=topic, partitions=list(partitions))]
-    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=topics))
