@@ -26,7 +26,7 @@ SECTION = re.compile(r"^##+ (\d(?:\.\d)?)\.? ", re.MULTILINE)
 CITED_FACT = re.compile(r"(?<!Python )(?<![\w.$=<>~/-])(3\.\d{1,2}|[AON]\d{1,2})(?![\w%]|\.\d)")
 CITED_SECTION = re.compile(r"docs/kafka\.md,? (?:section )?([124-9](?:\.\d)?)(?![\d.])")
 STREAMS_GROUPS = {88, 89}
-CONSUMER_GROUPS = (*range(1, 61), *range(62, 71), *range(72, 77))
+CONSUMER_GROUPS = (*range(1, 71), *range(72, 77))
 NEWER_KINDS = "## 8. Groups of the newer kinds"
 VERSIONS_OF_SHARE_GROUPS = re.compile(r"((?:\d\d(?:, | and )?)+) have (?:version )?(\d(?:-\d)?)")
 VERSIONS_OF_APIS = re.compile(r"^\| (\d+) \| \w+ \| (\d+(?:-\d+)?) \|", re.MULTILINE)

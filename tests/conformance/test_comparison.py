@@ -58,6 +58,16 @@ def test_an_id_that_the_broker_generated_is_renamed_and_one_that_a_client_brough
     assert compare([joined("", "alice-id")], [joined("", "bob-id")]) != []
 
 
+def test_members_with_generated_ids_come_in_any_order() -> None:
+    """What a broker generated decides on no order: the name that it was given for it does."""
+    low, high = "A" * 22, "z" * 22
+    kafka, muster = ([joined("", each), joined("", each, "bob-id", each)] for each in (low, high))
+    for entries, own in ((kafka, low), (muster, high)):
+        for member in entries[1].seen.members:
+            member.metadata = b"hers" if member.member_id == own else b"his"
+    assert compare(kafka, muster) == []
+
+
 def test_null_is_not_empty_and_a_number_not_a_flag() -> None:
     kafka, muster = [joined("", "", protocol_name=None)], [joined("", "", protocol_name="")]
     assert compare(kafka, muster)[0].fields == (("protocol_name", None, ""),)

@@ -183,7 +183,7 @@ def test_every_record_type_that_kafka_writes_has_a_name() -> None:
 
 
 def test_a_member_that_is_no_classic_one_says_so() -> None:
-    """By a null in tag 0: where that is missing Kafka reads an empty one, and takes the member for a classic one."""
+    """By a null in tag 0: where that is missing Kafka reads an empty one, of a classic member."""
     value = ConsumerGroupMemberMetadataValue(
         instance_id=None,
         rack_id=None,

@@ -173,7 +173,7 @@ async def members_of_one_expression_are_alike(run: Run) -> None:
     await described(run)
 
 
-@scenario("A36", "A22")
+@scenario("A36")
 async def the_range_assignor_deals_in_blocks(run: Run) -> None:
     """To static members by their instance ids, then to dynamic ones by their member ids; nothing is kept."""
     await target_at_once(run)

@@ -70,15 +70,17 @@ async def a_classic_join_that_does_not_fit_a_consumer_group(run: Run, version: i
 
 @scenario("A5", on="small")
 async def a_classic_member_does_not_fit_into_a_full_group(run: Run) -> None:
-    """That is looked at before its protocols."""
-    alice, bob, carol = NewMember(run, "alice"), NewMember(run, "bob"), classic(run, "carol")
+    """That is looked at before its protocols, and before its instance, which nobody has."""
+    alice, bob = NewMember(run, "alice"), NewMember(run, "bob")
+    carol = classic(run, "carol", instance_id="none")
     await alice.beat()
     await bob.beat()
     await carol.join(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
     await carol.join(error=ErrorCode.GROUP_MAX_SIZE_REACHED, protocol_type="connect")
     await bob.leave()
     await carol.join(error=UNFIT, protocol_type="connect")
-    await carol.join()
+    await carol.join(error=UNKNOWN)
+    await carol.join(member_id="")
     await bob.beat(member_epoch=0, error=ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
@@ -198,7 +200,7 @@ async def a_classic_join_is_a_step_like_a_heartbeat(run: Run, version: int) -> N
     await described(run)
 
 
-@scenario("A60", "A59")
+@scenario("A60")
 async def a_classic_member_is_told_when_to_join_again(run: Run) -> None:
     await target_at_once(run)
     topic = await make_topic(run, partitions=6)
@@ -301,7 +303,7 @@ async def a_classic_member_of_a_consumer_group_commits(run: Run, version: int) -
     await carol.fetch()
 
 
-@scenario("A58", "A50", "A59", on="restarted", restarts=BOTH)
+@scenario("A58", "A50", on="restarted", restarts=BOTH)
 async def classic_members_of_a_consumer_group_are_kept(run: Run) -> None:
     """What they offer stands in record 5, and what they have to give up or wait for in record 8."""
     await target_at_once(run)

@@ -145,7 +145,7 @@ async def a_group_that_may_not_be_downgraded_stays_what_it_is(run: Run) -> None:
     await described(run)
 
 
-@scenario("A62", "A59", "A63", on="restarted", restarts=(Ending.KILL,))
+@scenario("A62", on="restarted", restarts=(Ending.KILL,))
 async def a_group_is_downgraded_once_it_is_small_enough(run: Run) -> None:
     """Three members may a classic group have afterwards: as the fourth goes, which is a classic one, it is one."""
     await target_at_once(run)

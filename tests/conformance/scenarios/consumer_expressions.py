@@ -40,6 +40,11 @@ WRONG: Final = (
     "(?z)",
     "(?=a)",
     "(?!a)",
+    "(?<=a)",
+    "(?<!a)",
+    "[a-\\d]",
+    "(?P<n>a",
+    "x{2}{3}",
 )
 BETWEEN_RUNS_S: Final = 10.0
 """Between two runs of a group (A47)."""

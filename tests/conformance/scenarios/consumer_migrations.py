@@ -72,7 +72,7 @@ async def a_classic_group_that_cannot_be_upgraded(run: Run, version: int, wrong:
     await undisturbed(run, carol)
 
 
-@scenario("A54", "A56", on="delayed")
+@scenario("A54", on="delayed")
 async def a_classic_group_that_is_too_large_is_not_upgraded(run: Run) -> None:
     """Two members are as many as there may be: such a group is upgraded, and then has no room (81)."""
     carol, dave = await classic_group(run, {"carol": UNREADABLE, "dave": b""})
@@ -93,7 +93,7 @@ async def a_classic_group_that_is_too_large_is_not_upgraded(run: Run) -> None:
     await undisturbed(run, carol, erin)
 
 
-@scenario("A54", "A62", "9 classic members: refused when disabled", on="delayed", restarts=(Ending.TERM,))
+@scenario("A54", "9 classic members: refused when disabled", on="delayed", restarts=(Ending.TERM,))
 async def all_migration_is_disabled(run: Run) -> None:
     """An upgrade is refused before all else then, and classic members do not come in; Empty groups change."""
     (carol,) = await classic_group(run, {"carol": UNREADABLE})
@@ -109,7 +109,7 @@ async def all_migration_is_disabled(run: Run) -> None:
     await carol.join(error=ErrorCode.MEMBER_ID_REQUIRED, member_id="")
 
 
-@scenario("A54", "A62", "A64", restarts=(Ending.KILL,), on="restarted")
+@scenario("A54", "A62", restarts=(Ending.KILL,), on="restarted")
 async def groups_are_downgraded_only(run: Run) -> None:
     """Afterwards no classic group is upgraded, and a consumer group becomes a classic one."""
     new, (carol,) = NewMember(run, "new"), cast(run, "carol")

@@ -43,7 +43,7 @@ COLLIDING: Final = ("BB", "Aa")
 """Names of one hash: a table has them in the order in which they were put."""
 
 
-@scenario("A50", "A51", "A52", "A10", "A20")
+@scenario("A50", "A51", "A52", "A20")
 async def members_are_written_in_one_batch_for_each_request(run: Run) -> None:
     await target_at_once(run)
     log = await GroupLog.of(run)
@@ -92,7 +92,7 @@ async def a_first_member_without_topics_is_written_too(run: Run) -> None:
     run.expect(types(await others_log.written("no topic")) == [5, 8], "no epoch")
 
 
-@scenario("A43", "A15")
+@scenario("A43")
 async def the_hash_is_that_of_the_topics(run: Run) -> None:
     """Of those that exist, in the order of their names, whatever the order in which members name them."""
     await target_at_once(run)
@@ -132,7 +132,7 @@ async def expressions_are_written_aside(run: Run) -> None:
     run.expect(types(records)[:3] == [5, -16, 3], f"the expression goes: {types(records)}")
 
 
-@scenario("A51", "A53")
+@scenario("A51")
 async def a_group_is_removed_with_all_that_it_has(run: Run) -> None:
     await target_at_once(run)
     alice = NewMember(run, "alice", instance_id="one")
