@@ -13,21 +13,20 @@ from __future__ import annotations
 
 import math
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from harness.messages import offset_of, value_of
 from harness.observer import Observer
 from harness.processes import ServerProcess, wait_until
 from tests.clients.committed import CommittedView
-from tests.clients.delivery.exactly_once_transactions import KEEP_BROKERS
 from tests.clients.fleet import Fleet, Worker
+from tests.clients.row_writer import RowWriter
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "200",
@@ -48,7 +47,6 @@ WORKERS = 3
 RELAY = WORKERS  # Its number behind those of the workers.
 PARTITIONS = 6
 ROWS_A_SECOND = 300
-PAUSE_S = 0.05
 QUIET_S = (0.3, 4.0)  # Between two blows.
 DOWN_S = (0.0, 1.5)  # How long a killed broker stays away.
 STOPPED_S = (1.0, 5.0)  # On both sides of the session's length.
@@ -57,40 +55,6 @@ FINISH_S = 90.0
 FOUND_NO_BROKER = "Unable to bootstrap from"
 """How aiokafka ends that is started while the broker is away. librdkafka waits, and neither is ever to be fenced:
 each id has one living process, and no transaction lasts as long as its timeout."""
-DELIVERY_MS = 120_000
-
-
-class Writer:
-    """Writes rows to the source, each with a number of its own, through every outage; on a thread of its own."""
-
-    def __init__(self, bootstrap: str) -> None:
-        common = {"bootstrap.servers": bootstrap, **KEEP_BROKERS, "log_level": 0, "enable.idempotence": True}
-        self._producer = Producer({**common, "message.timeout.ms": DELIVERY_MS, "linger.ms": 10})
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._write, daemon=True)
-        self.written = 0
-        self.failed: list[str] = []
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Wait until every row is acknowledged. Raises AssertionError if one is not."""
-        self._stop.set()
-        self._thread.join()
-        left = self._producer.flush(DELIVERY_MS / 1000)
-        assert not left, f"{left} rows were not acknowledged"
-        assert not self.failed, self.failed[:3]
-
-    def _write(self) -> None:
-        while not self._stop.wait(PAUSE_S):
-            for _ in range(int(ROWS_A_SECOND * PAUSE_S)):
-                row, partition = f"row-{self.written}", self.written % PARTITIONS
-                self._producer.produce(SOURCE, row, partition=partition, on_delivery=self._on_delivery)
-                self.written += 1
-            self._producer.poll(0)
-
-    def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            self.failed.append(str(error))
 
 
 @dataclass
@@ -113,7 +77,7 @@ class TransactionLoop:
         for topic in (SOURCE, MIDDLE, LAST):
             self.observer.create_named_topic(topic, PARTITIONS)
         try:
-            writer = Writer(self.broker.bootstrap)
+            writer = RowWriter(self.broker.bootstrap, SOURCE, PARTITIONS, ROWS_A_SECOND)
             self.workers = [self._start(number) for number in range(WORKERS + 1)]
             self._strike_for(seconds)
             writer.stop()
