@@ -26,7 +26,7 @@ ONLY ?=
 
 ALSO = compiled run-compiled wheel check format docs constraints clean demo \
 	spoken test-compiled test-long test-long-rotation conformance simulation mutants mutants-rotation \
-	soak soak-kill soak-log soak-disk soak-storms soak-transactions \
+	soak soak-kill soak-log soak-disk soak-storms soak-migration soak-transactions \
 	bench bench-quick bench-against bench-log bench-throughput bench-spark profile spark-cluster
 .PHONY: help run test always $(ALSO)
 
@@ -164,6 +164,12 @@ soak-disk: $(VENV)/.dev
 # Storms of joins, whose memory must not creep up: half an hour.
 soak-storms: $(VENV)/.dev
 	$(BIN)/python -m tests.soak_storms --minutes $(or $(MINUTES),30)
+
+# Ten members of Java and librdkafka to the consumer protocol and back, under load, the daemon killed once in between:
+# five times, which takes two minutes, or ROUNDS.
+soak-migration: $(VENV)/.dev
+	$(BIN)/python -m harness.java_tools
+	$(BIN)/python -m tests.soak_migration --rounds $(if $(filter file,$(origin ROUNDS)),5,$(ROUNDS))
 
 # Consume, transform, produce in transactions, while workers and daemon are killed: ten minutes, or MINUTES.
 soak-transactions: $(VENV)/.dev

@@ -140,6 +140,11 @@ class Observer:
         description: ConsumerGroupDescription = answers[group].result(TIMEOUT_S)
         return description
 
+    def kind(self, group: str) -> str:
+        """The group's type by name: "CLASSIC" or "CONSUMER". Raises StopIteration if there is no such group."""
+        found = self._admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S).valid
+        return next(str(each.type.name) for each in found if each.group_id == group)
+
     def owned(self, group: str) -> list[str] | None:
         """The partitions assigned in a Stable group, sorted, one entry per owner; None in other states."""
         group_now = self.describe(group)

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,6 +46,7 @@ class Worker:
     def __init__(self, name: str, command: list[str], log_dir: Path) -> None:
         self.name = name
         self.events: list[Event] = []
+        self._by_kind: defaultdict[str, list[Event]] = defaultdict(list)
         self._stderr_path = log_dir / f"{name}.err"
         with self._stderr_path.open("wb") as errors:
             self._process = subprocess.Popen(
@@ -60,7 +62,7 @@ class Worker:
 
     def of(self, event: str) -> list[Event]:
         """The events of this kind so far, oldest first."""
-        return [seen for seen in list(self.events) if seen["event"] == event]
+        return list(self._by_kind[event])
 
     def wait_for(
         self, condition: Callable[[], T], what: str, deadline_s: float = DEADLINE_S, *, may_end: bool = False
@@ -112,6 +114,10 @@ class Worker:
         """Let a worker go on that waits for it: one that was started with `waits=True` or `holds=True`."""
         self._write("go")
 
+    def become(self, **changes: object) -> None:
+        """Let a `ledger` member close its consumer and set off another, with these changes of its config."""
+        self._write(json.dumps(changes))
+
     def terminate(self) -> int:
         """SIGTERM, for programs that end in good order on it; waits, and returns the status they end with."""
         self._process.terminate()
@@ -158,7 +164,9 @@ class Worker:
     def _collect(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.events.append(_event(line.decode(errors="replace").rstrip("\n")))
+            event = _event(line.decode(errors="replace").rstrip("\n"))
+            self._by_kind[event["event"]].append(event)
+            self.events.append(event)
 
 
 def _event(line: str) -> Event:
@@ -180,7 +188,7 @@ class Fleet:
         self._numbers = itertools.count(1)
 
     def start(self, family: str, command: str, **config: object) -> Worker:
-        """Start `command` of one client library's worker script: member, produce, read, admin or walk."""
+        """Start `command` of one client library's worker script: member, ledger, produce, read, admin or walk."""
         arguments = [command, json.dumps({"bootstrap": self._bootstrap, **config})]
         return self._start(f"{family}-{command}", [*_program(family), *arguments])
 

@@ -52,6 +52,11 @@ class Group:
         self._observer.write(self.topic, values)
         self.written += values
 
+    def grow(self, partitions: int) -> None:
+        """Grow the topic to `partitions` partitions, which are all to be shared from now on."""
+        self._observer.grow_topic(self.topic, partitions)
+        self._partitions = partitions
+
     @contextlib.contextmanager
     def steady_writer(self) -> Iterator[None]:
         """Write in the background for as long as the block runs; an error there fails the test here."""
@@ -90,7 +95,7 @@ class Group:
                 and reported == everything == self._observer.owned(self.name)
             )
 
-        _wait(agreed, f"{expected} members share {self.topic}", workers)
+        wait_for_members(agreed, f"{expected} members share {self.topic}", workers)
 
     def await_state(self, *states: str) -> None:
         """Wait until the broker says that the group is in one of these states, by the observer's names."""
@@ -103,7 +108,7 @@ class Group:
             seen = Counter(itertools.chain(*map(values_seen, members)))
             return seen if not set(self.written) - seen.keys() else None
 
-        seen = _wait(all_seen, f"all {len(self.written)} records read", members)
+        seen = wait_for_members(all_seen, f"all {len(self.written)} records read", members)
         assert seen is not None
         return seen
 
@@ -111,7 +116,11 @@ class Group:
         """Wait until the committed offset of every partition is its log's end."""
         ends = self._observer.log_ends(self.topic, self._partitions)
         ends = {partition: end for partition, end in ends.items() if end}  # An empty partition has no commit.
-        _wait(lambda: self.committed() == ends, f"commits at the ends {ends}", members)
+        wait_for_members(lambda: self.committed() == ends, f"commits at the ends {ends}", members)
+
+    def kind(self) -> str:
+        """The group's type as ListGroups has it: "CLASSIC" or "CONSUMER"."""
+        return self._observer.kind(self.name)
 
     def committed(self) -> dict[int, int]:
         """The committed offset of each partition that has one."""
@@ -165,7 +174,8 @@ def shares_of(worker: Worker) -> dict[int, list[str]]:
     return {event["member"]: event["partitions"] for event in worker.of("owns")}
 
 
-def _wait(condition: Callable[[], T], what: str, members: Iterable[Worker]) -> T:
+def wait_for_members(condition: Callable[[], T], what: str, members: Iterable[Worker]) -> T:
+    """Wait for a truthy `condition`; AssertionError, with what the members said, if it takes too long."""
     try:
         return wait_until(condition, what, DEADLINE_S)
     except TimeoutError as error:

@@ -2,7 +2,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.Properties;
 
-/** Apache Kafka's Java client as a worker process: member, produce, read, walk, admin, transactions or groups_tool. */
+/** Apache Kafka's Java client as a worker process; `main` has the kinds there are. */
 public final class ClientWorker {
     private ClientWorker() {}
 
@@ -10,6 +10,7 @@ public final class ClientWorker {
         JsonNode config = new ObjectMapper().readTree(arguments[1]);
         switch (arguments[0]) {
             case "member" -> GroupMember.host(config);
+            case "ledger" -> LedgerMember.run(config);
             case "produce" -> Codecs.produce(config);
             case "read" -> Codecs.read(config);
             case "walk" -> new ConsumerWalk(config).run();

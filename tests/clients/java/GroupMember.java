@@ -40,6 +40,23 @@ final class GroupMember implements ConsumerRebalanceListener {
         this.number = number;
         this.go = go;
         holds = config.path("holds").asBoolean();
+        consumer = subscribed(config, this);
+    }
+
+    /** A consumer with the settings and the subscription of `config`. */
+    static KafkaConsumer<String, String> subscribed(JsonNode config, ConsumerRebalanceListener listener) {
+        KafkaConsumer<String, String> consumer = new KafkaConsumer<>(properties(config));
+        if (config.has("pattern")) {
+            consumer.subscribe(new SubscriptionPattern(config.get("pattern").asText()), listener);
+        } else {
+            List<String> topics = new ArrayList<>();
+            config.get("topics").forEach(topic -> topics.add(topic.asText()));
+            consumer.subscribe(topics, listener);
+        }
+        return consumer;
+    }
+
+    private static Properties properties(JsonNode config) {
         Properties properties = ClientWorker.consumerProperties(config);
         properties.put("client.id", config.path("client_id").asText("java"));
         boolean isNew = config.path("protocol").asText().equals("consumer");
@@ -57,14 +74,7 @@ final class GroupMember implements ConsumerRebalanceListener {
         if (config.has("instance_id")) {
             properties.put("group.instance.id", config.get("instance_id").asText());
         }
-        List<String> topics = new ArrayList<>();
-        config.get("topics").forEach(topic -> topics.add(topic.asText()));
-        consumer = new KafkaConsumer<>(properties);
-        if (config.has("pattern")) {
-            consumer.subscribe(new SubscriptionPattern(config.get("pattern").asText()), this);
-        } else {
-            consumer.subscribe(topics, this);
-        }
+        return properties;
     }
 
     /** Runs the members, each on a thread of its own, until stdin ends. What one of them throws ends the process. */

@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from harness.messages import headers_of, key_of, value_of
 from harness.reporting import Config, main, report, require
-from tests.clients.workers import confluent_admin, confluent_transactions, confluent_walk, payloads
+from tests.clients.workers import (
+    confluent_admin,
+    confluent_ledger,
+    confluent_transactions,
+    confluent_walk,
+    payloads,
+)
+from tests.clients.workers.confluent_settings import consumer_config, subscription
 from tests.clients.workers.diary import Diary
 from tests.clients.workers.hosting import host
 
 NOTHING_TO_COMMIT = KafkaError._NO_OFFSET
-
-
-def consumer_config(config: Config) -> dict[str, Any]:
-    """librdkafka's settings for a test's member."""
-    settings = {
-        "bootstrap.servers": config["bootstrap"],
-        "client.id": config.get("client_id", "confluent"),
-        "group.id": config["group"],
-        "session.timeout.ms": config.get("session_timeout_ms", 6000),
-        "heartbeat.interval.ms": 1000,
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-        "fetch.wait.max.ms": 100,
-    }
-    if config.get("protocol") == "consumer":
-        # The broker says how long a session is and how often a heartbeat comes (KIP-848).
-        del settings["session.timeout.ms"], settings["heartbeat.interval.ms"]
-        settings["group.protocol"] = "consumer"
-        if "assignor" in config:
-            settings["group.remote.assignor"] = config["assignor"]
-    elif "assignor" in config:
-        settings["partition.assignment.strategy"] = config["assignor"]
-    if "instance_id" in config:
-        settings["group.instance.id"] = config["instance_id"]
-    return settings
 
 
 class Member:
@@ -46,8 +27,7 @@ class Member:
 
     def __init__(self, config: Config, diary: Diary) -> None:
         self._consumer = Consumer(consumer_config(config))
-        # A topic that begins with ^ is an expression, which the broker matches with `group.protocol=consumer`.
-        self._topics = [f"^{config['pattern']}"] if "pattern" in config else config["topics"]
+        self._topics = subscription(config)
         self._diary = diary
 
     def run(self, stop: threading.Event) -> None:
@@ -139,6 +119,7 @@ if __name__ == "__main__":
     main(
         {
             "member": member,
+            "ledger": confluent_ledger.ledger,
             "produce": produce,
             "read": read,
             "walk": confluent_walk.walk,
