@@ -28,7 +28,7 @@ SETTINGS = {
 }
 NEW = {"protocol": "consumer", "assignor": "uniform"}
 CLASSIC = {"protocol": "classic", "session_timeout_ms": 30_000}
-PARTITIONS_EACH = 2
+PARTITIONS_EACH = 2  # So each member has a busy one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class Migration:
             families = islice(cycle(self._plan.families), self._plan.members)
             members = [self._group.start(family, **classic) for family in families]
             self._group.await_shared(*members)
+            self._group.await_under_way(*members)
             for number in range(self._plan.rounds):
                 self._roll(members, NEW, kills=self._plan.kills and number == self._plan.rounds // 2)
                 self._roll(members, classic)

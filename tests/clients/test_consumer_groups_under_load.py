@@ -14,7 +14,7 @@ from tests.clients.groups import Group, shares_of, values_seen
 from tests.clients.ledgered import LedgeredGroup
 
 NEW = {"protocol": "consumer"}
-PARTITIONS = 6
+PARTITIONS = 8  # Each of four members has two, so a busy one.
 RECORDS = 100
 UNRELEASED = {
     "java": "UnreleasedInstanceIdException",
@@ -50,6 +50,7 @@ def test_members_join_leave_and_crash(ledgered: LedgeredGroup, family: str) -> N
     """Only a crash may have records read again: those that the member read and did not commit."""
     leaver, victim, stays = (ledgered.start(family, **NEW) for _ in range(3))
     ledgered.await_shared(leaver, victim, stays)
+    ledgered.await_under_way(leaver, victim, stays)
     joiner = ledgered.start(family, **NEW)
     ledgered.await_shared(leaver, victim, stays, joiner)
     ledgered.await_progress(leaver, victim, stays, joiner)
@@ -66,6 +67,7 @@ def test_the_coordinator_ends_and_comes_back(own_ledgered: LedgeredGroup, family
     """Members go on with what they have, and nothing is read again: a commit that had no answer is repeated."""
     members = [own_ledgered.start(family, **NEW) for _ in range(3)]
     own_ledgered.await_shared(*members)
+    own_ledgered.await_under_way(*members)
     owned = [last_share(each) for each in members]
     for _ in range(2):
         own_ledgered.await_progress(*members)

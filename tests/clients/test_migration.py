@@ -19,12 +19,19 @@ from tests.clients.migration import SETTINGS, Migration, Plan
 PLANS = {
     "both libraries": Plan(members=4, rounds=1),
     "the broker is killed": Plan(members=4, rounds=1, kills=True),
+    "librdkafka": Plan(members=3, rounds=1, families=("confluent",)),
     "cooperative": Plan(members=3, rounds=1, families=("java",), assignor="cooperative-sticky"),
 }
 
 
-@pytest.mark.usefixtures("java")
-@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+@pytest.fixture(params=[*PLANS.values()], ids=[*PLANS])
+def plan(request: pytest.FixtureRequest) -> Plan:
+    chosen: Plan = request.param
+    if "java" in chosen.families:
+        request.getfixturevalue("java")
+    return chosen
+
+
 def test_no_commit_is_lost_or_doubled(
     plan: Plan, target: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
