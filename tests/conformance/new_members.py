@@ -18,6 +18,8 @@ from tests.conformance.run import Run
 BEAT: Final = range(2)
 DESCRIBE_CONSUMERS: Final = range(2)
 NEWEST: Final = BEAT[-1]
+GROUP_VERSION: Final = "group.version"
+"""The feature; also the word of those that are played in turn where a scenario switches it off."""
 
 
 @dataclass

@@ -15,7 +15,13 @@ from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicStat
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.conformance.actors import DELETE, DESCRIBE, LIST, OTHER_TOPIC, TOPIC, Actor
-from tests.conformance.new_members import BEAT, DESCRIBE_CONSUMERS, NewMember, describe_consumers
+from tests.conformance.new_members import (
+    BEAT,
+    DESCRIBE_CONSUMERS,
+    GROUP_VERSION,
+    NewMember,
+    describe_consumers,
+)
 from tests.conformance.offsets_log import log_end, records_since
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
@@ -28,7 +34,6 @@ from tests.conformance.topic_scenes import ask, eventually, make_topic
 SUBSCRIBED: Final = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
 UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION
 CONSUMER_STATES: Final = ("Empty", "Assigning", "Reconciling", "Stable")
-GROUP_VERSION: Final = "group.version"
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 
@@ -306,7 +311,7 @@ async def consumer_groups_are_listed_by_state(run: Run, version: int, state: str
 
 @scenario("A76", on="delayed", in_turn=GROUP_VERSION)
 async def there_are_consumer_groups_while_the_feature_is_on(run: Run) -> None:
-    """No other scenario on this broker may have members of the new protocol."""
+    """No other scenario on this broker may have members of the new protocol meanwhile."""
     alice = NewMember(run, "alice")
     joining = ConsumerGroupHeartbeatRequest(group_id=f"{run.group}-other", member_id="x", member_epoch=1)
 

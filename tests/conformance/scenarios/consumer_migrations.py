@@ -9,7 +9,7 @@ from typing import Any, Final
 from protocol.errors import ErrorCode
 from tests.conformance.actors import OTHER_TOPIC, TOPIC, Actor
 from tests.conformance.group_log import GroupLog, types
-from tests.conformance.new_members import BEAT, NewMember
+from tests.conformance.new_members import BEAT, GROUP_VERSION, NewMember
 from tests.conformance.new_scenes import (
     assigned,
     classic,
@@ -72,7 +72,7 @@ async def a_classic_group_that_cannot_be_upgraded(run: Run, version: int, wrong:
     await undisturbed(run, carol)
 
 
-@scenario("A54", on="delayed")
+@scenario("A54", on="delayed", in_turn=GROUP_VERSION)
 async def a_classic_group_that_is_too_large_is_not_upgraded(run: Run) -> None:
     """Two members are as many as there may be: such a group is upgraded, and then has no room (81)."""
     carol, dave = await classic_group(run, {"carol": UNREADABLE, "dave": b""})
@@ -93,7 +93,13 @@ async def a_classic_group_that_is_too_large_is_not_upgraded(run: Run) -> None:
     await undisturbed(run, carol, erin)
 
 
-@scenario("A54", "9 classic members: refused when disabled", on="delayed", restarts=(Ending.TERM,))
+@scenario(
+    "A54",
+    "9 classic members: refused when disabled",
+    on="delayed",
+    in_turn=GROUP_VERSION,
+    restarts=(Ending.TERM,),
+)
 async def all_migration_is_disabled(run: Run) -> None:
     """An upgrade is refused before all else then, and classic members do not come in; Empty groups change."""
     (carol,) = await classic_group(run, {"carol": UNREADABLE})
@@ -201,7 +207,7 @@ async def a_join_that_is_refused_as_it_upgrades(run: Run) -> None:
     await undisturbed(run, carol, dave)
 
 
-@scenario("A57", on="delayed")
+@scenario("A57", on="delayed", in_turn=GROUP_VERSION)
 async def a_group_in_its_first_rebalance_is_not_upgraded(run: Run) -> None:
     carol = Actor(run, "carol")
     await carol.get_id()

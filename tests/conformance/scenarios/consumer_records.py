@@ -8,7 +8,7 @@ from typing import Any, Final
 from coordinator.data.produce_checks import ADMIN_CLIENT_ID
 from coordinator.effects import CoordinatorRecord
 from coordinator.groups.consumer.member import ConsumerMember
-from coordinator.groups.consumer.metadata_hash import group_hash
+from coordinator.groups.consumer.metadata_hash import TopicHashes
 from coordinator.groups.consumer.record_schemas import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -103,7 +103,7 @@ async def the_hash_is_that_of_the_topics(run: Run) -> None:
     await bob.beat(note="joins")
     await log.written("two topics")
     images = [TopicImage(name, run.topic_ids[name], [[]] * PARTITIONS) for name in (OTHER_TOPIC, TOPIC)]
-    run.expect(log.hashes == [group_hash(images[:1]), group_hash(images)], f"hashes: {log.hashes}")
+    run.expect(log.hashes == [TopicHashes().of_group(images[:1]), group_hash(images)], f"hashes: {log.hashes}")
 
 
 @scenario("A46", "A48", "A50", "A51")
@@ -204,7 +204,7 @@ def _as_before(run: Run, partitions: dict[str, list[int]]) -> list[CoordinatorRe
     """The records of a group whose members have these partitions of a topic, in epoch 3."""
     group_id, topic_id = run.group, run.topic_ids[TOPIC]
     image = TopicImage(TOPIC, topic_id, [[]] * PARTITIONS)
-    records = [new_epoch_record(group_id, 3, group_hash([image]))]
+    records = [new_epoch_record(group_id, 3, TopicHashes().of_group([image]))]
     for member_id in partitions:
         member = ConsumerMember(member_id, client_id="c", client_host="/127.0.0.1", topic_names=(TOPIC,))
         records.append(new_member_record(group_id, replace(member, rebalance_timeout_ms=60_000)))
