@@ -27,14 +27,15 @@ from tests.conformance.topic_scenes import EVENTUALLY_S, POLL_S, eventually, qui
 INTERVAL = "consumer.assignment.interval.ms"
 
 
-async def target_at_once(run: Run) -> None:
-    """Let the run's group have a new target with each new epoch. To be called before topics are made.
+async def target_at_once(run: Run, group: str | None = None) -> None:
+    """Let the run's group, or another, have a new target with each new epoch. To be called before topics are made.
 
     A topic that shows up says that the setting is in force.
     """
-    made = await quietly(run, incremental(GROUP, run.group, (INTERVAL, SET, "0")), 1)
+    name = run.group if group is None else group
+    made = await quietly(run, incremental(GROUP, name, (INTERVAL, SET, "0")), 1)
     assert made.responses[0].error_code == 0, made.responses[0].error_message
-    await until_shown(run, run.group, INTERVAL, "0", GROUP)
+    await until_shown(run, name, INTERVAL, "0", GROUP)
 
 
 async def until_consumers(run: Run, holds: Callable[[Any], bool]) -> Any:

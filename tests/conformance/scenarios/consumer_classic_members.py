@@ -27,14 +27,14 @@ async def a_classic_member_joins_a_consumer_group(run: Run, version: int) -> Non
     """It brings an id that nobody gave it, which is taken here."""
     alice = NewMember(run, "alice")
     (carol,) = cast(run, "carol")
+    await target_at_once(run)
     await alice.beat()
     carol.member_id = "carol-id"
     await carol.join(version)
     await carol.sync(note="nothing is free yet")
-    await carol.heartbeat(error=None, note="the target is not there yet")
-    await asyncio.sleep(1.1)  # The interval between two targets.
+    await carol.heartbeat(note="it waits")
     await alice.beat(note="is to give up some")
-    await carol.heartbeat(error=None, note="there is a target")
+    await carol.heartbeat(note="it waits still")
     await alice.own("gave it up")
     await carol.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
     await carol.join(version)
@@ -73,6 +73,7 @@ async def a_classic_member_does_not_fit_into_a_full_group(run: Run) -> None:
     """That is looked at before its protocols, and before its instance, which nobody has."""
     alice, bob = NewMember(run, "alice"), NewMember(run, "bob")
     carol = classic(run, "carol", instance_id="none")
+    await target_at_once(run)
     await alice.beat()
     await bob.beat()
     await carol.join(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -141,6 +142,7 @@ async def classic_members_leave_a_consumer_group(run: Run, version: int) -> None
     """All of one request in one epoch, and members of the new protocol as well."""
     alice, bob = NewMember(run, "alice"), NewMember(run, "bob", instance_id="one")
     carol, dave = classic(run, "carol"), classic(run, "dave")
+    await target_at_once(run)
     await alice.beat()
     await bob.beat()
     await carol.join()

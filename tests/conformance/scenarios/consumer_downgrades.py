@@ -78,12 +78,12 @@ async def a_downgraded_group_waits_for_the_longest_rebalance_timeout(run: Run) -
     await target_at_once(run)
     new = NewMember(run, "new")
     await new.beat()
-    carol = classic(run, "carol", rebalance_timeout_ms=1_000)
-    dave = classic(run, "dave", rebalance_timeout_ms=2_000)
+    carol = classic(run, "carol", rebalance_timeout_ms=3_000)
+    dave = classic(run, "dave", rebalance_timeout_ms=5_000)
     for member in (carol, dave):
         await member.join()
     await new.leave()
-    async with run.taking(1.5, 4.0):
+    async with run.taking(4.0, 10.0):
         await carol.join()
     await run.describe("CompletingRebalance")
     await carol.sync(assignments={carol.member_id: assigned(TOPIC, 0)})
