@@ -32,10 +32,18 @@ async def target_at_once(run: Run, group: str | None = None) -> None:
 
     A topic that shows up says that the setting is in force.
     """
-    name = run.group if group is None else group
-    made = await quietly(run, incremental(GROUP, name, (INTERVAL, SET, "0")), 1)
+    await _set_interval(run, run.group if group is None else group, "0")
+
+
+async def target_once(run: Run) -> None:
+    """Let the run's group keep its first target for longer than any script takes. To be called as the other."""
+    await _set_interval(run, run.group, "15000")
+
+
+async def _set_interval(run: Run, group: str, interval_ms: str) -> None:
+    made = await quietly(run, incremental(GROUP, group, (INTERVAL, SET, interval_ms)), 1)
     assert made.responses[0].error_code == 0, made.responses[0].error_message
-    await until_shown(run, name, INTERVAL, "0", GROUP)
+    await until_shown(run, group, INTERVAL, interval_ms, GROUP)
 
 
 async def until_consumers(run: Run, holds: Callable[[Any], bool]) -> Any:

@@ -15,6 +15,7 @@ from tests.conformance.new_scenes import (
     described,
     subscribed,
     target_at_once,
+    target_once,
 )
 from tests.conformance.registry import BOTH, Ending, scenario
 from tests.conformance.run import Run
@@ -108,8 +109,7 @@ async def sessions_begin_with_a_downgrade(run: Run) -> None:
 @scenario("A62", "A63", choices=("settled", "not-settled", "other-topics"))
 async def a_static_member_comes_back_as_a_classic_one(run: Run, how: str) -> None:
     """It takes over what the last member of the new protocol had; where that is settled nothing is rebalanced."""
-    if how != "not-settled":
-        await target_at_once(run)
+    await (target_once if how == "not-settled" else target_at_once)(run)
     topic, other = [await make_topic(run, letter, 4) for letter in "ab"]
     new = NewMember(run, "new", (topic,), instance_id="one")
     await new.beat()
