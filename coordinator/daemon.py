@@ -50,6 +50,7 @@ from coordinator.server.group_apis import GroupApis
 from coordinator.server.server import BindError, Server
 from coordinator.server.topic_apis import topic_handlers
 from coordinator.server.transaction_apis import TransactionApis
+from coordinator.settings.group_kinds import CONSUMER, assignor_names
 from coordinator.settings.model import Settings, option_name
 from coordinator.shard.shard import Shard
 from coordinator.topics.broker_configs import BrokerConfig, broker_config, with_kafka_options
@@ -262,7 +263,7 @@ class Daemon:
             TRANSACTION_STATE_TOPIC: self._settings.transaction_state_log_num_partitions,
         }
         find = FindCoordinator(self._placement, partitions)
-        groups = GroupApis(self.runtime, verifier=self.broker.verifier, features=self._features)
+        groups = GroupApis(self.runtime, self._has_consumer_groups, verifier=self.broker.verifier)
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
@@ -271,6 +272,11 @@ class Daemon:
 
     def _features(self) -> FeatureLevels:
         return self.registry.features
+
+    def _has_consumer_groups(self) -> bool:
+        """Whether both the settings and the features have them."""
+        protocols = self._settings.group_coordinator_rebalance_protocols
+        return CONSUMER in protocols and self.registry.features.has_consumer_groups
 
     def _new_shard(self, partition: int) -> Shard:
         return Shard(partition, self._group_settings, self.registry, self._consumer_settings)
@@ -405,7 +411,7 @@ def consumer_group_settings(settings: Settings) -> ConsumerGroupSettings:
         assignment_interval_ms=settings.group_consumer_assignment_interval_ms,
         max_size=settings.group_consumer_max_size,
         regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
-        assignors=settings.group_consumer_assignors,
+        assignors=assignor_names(settings.group_consumer_assignors),
         migration_policy=MigrationPolicy(settings.group_consumer_migration_policy),
         classic_max_size=settings.group_max_size,
     )

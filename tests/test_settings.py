@@ -16,8 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.daemon import topic_settings
+from coordinator.daemon import consumer_group_settings, shown_configs, topic_settings
+from coordinator.groups.consumer.assignors import ASSIGNORS
 from coordinator.server.memory_pool import FRAME_MS, STALLED_MS
+from coordinator.settings import group_kinds
 from coordinator.settings.kafka_names import IGNORED, RETIRED
 from coordinator.settings.listeners import ListenerConfig
 from coordinator.settings.model import OPTIONS, Settings, attribute_name, option_name
@@ -268,6 +270,52 @@ def test_what_can_be_changed_at_run_time_counts_in_a_file_as_well(name: str, tmp
     settings = topic_settings(given.settings, "cluster")
     assert str(getattr(settings, attribute)).lower() == value.lower()
     assert getattr(topic_settings(Settings(), "cluster"), attribute) == getattr(TopicSettings(), attribute)
+
+
+KAFKAS = "org.apache.kafka.coordinator.group.assignor."
+"""Where the classes of Kafka's assignors are."""
+
+ASSIGNORS_ALLOWED = (
+    f"a list separated by commas of uniform and range, or {KAFKAS}UniformAssignor and {KAFKAS}RangeAssignor "
+    "for these, each once, and not empty"
+)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "uniform,uniform", f"uniform,{KAFKAS}UniformAssignor", "sticky", "Uniform", "uniform,,range"]
+)
+def test_assignors_are_refused_that_no_shard_could_work_with(text: str) -> None:
+    (problem,) = problems({"group.consumer.assignors": text})
+    assert problem == f"group.consumer.assignors={text} (flag) must be {ASSIGNORS_ALLOWED}"
+
+
+def test_assignors_are_given_by_name_or_by_class_and_shown_as_given() -> None:
+    given = f"{KAFKAS}RangeAssignor,uniform"
+    settings = load({"group.consumer.assignors": given}).settings
+    assert consumer_group_settings(settings).assignors == ("range", "uniform")
+    (shown,) = (each for each in shown_configs(settings) if each.name == "group.consumer.assignors")
+    assert (shown.value, shown.default) == (given, "uniform,range")
+
+
+def test_there_is_an_assignor_of_each_name_that_may_be_given() -> None:
+    assert tuple(ASSIGNORS) == group_kinds.ASSIGNORS
+
+
+@pytest.mark.parametrize("text", ["", "consumer", "classic,queue", "Classic", "classic,classic"])
+def test_the_kinds_of_groups_are_kafkas_and_classic_is_always_one(text: str) -> None:
+    (problem,) = problems({"group.coordinator.rebalance.protocols": text})
+    words = "a list separated by commas of classic and consumer and streams and share, classic among them"
+    assert problem == f"group.coordinator.rebalance.protocols={text} (flag) must be {words}"
+
+
+@pytest.mark.parametrize("text", ["classic", "share,classic", "classic,consumer,streams,share"])
+def test_the_kinds_of_groups_are_shown_as_given(text: str) -> None:
+    given = load({"group.coordinator.rebalance.protocols": text})
+    assert given.ignored == ()
+    (shown,) = (
+        each for each in shown_configs(given.settings) if each.name == "group.coordinator.rebalance.protocols"
+    )
+    assert (shown.value, shown.default) == (text, "classic,consumer,streams")
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:many", "a b:1", ":1"])

@@ -25,7 +25,6 @@ from coordinator.server.prepared import Prepare, Prepared, template_of_commit
 from coordinator.server.random_uuids import random_uuid
 from coordinator.server.splitting import SplitPlan, Turns, ask_all, context_of, first_error, reply, split
 from coordinator.shard.shard import Shard
-from coordinator.topics.feature_levels import HIGHEST_LEVELS, FeatureLevels
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from protocol.error_responses import error_response
 from protocol.errors import ErrorCode
@@ -77,15 +76,15 @@ class GroupApis:
     def __init__(
         self,
         runtime: GroupRuntime,
+        has_consumer_groups: Callable[[], bool] = lambda: True,
         new_uuid: Callable[[], object] = random_uuid,
         verifier: TransactionVerifier | None = None,
-        features: Callable[[], FeatureLevels] = lambda: HIGHEST_LEVELS,
     ) -> None:
-        """`new_uuid` makes the random part of member ids; without a `verifier` TxnOffsetCommit is not served.
+        """`has_consumer_groups` says whether groups of the consumer protocol are served now.
 
-        `features` returns the current feature levels.
+        `new_uuid` makes the random part of member ids; without a `verifier` TxnOffsetCommit is not served.
         """
-        self._features = features
+        self._has_consumer_groups = has_consumer_groups
         self._runtime = runtime
         self._verifier = verifier
         self._new_uuid = new_uuid
@@ -127,7 +126,7 @@ class GroupApis:
 
     def consumer_group_heartbeat(self, request: ConsumerGroupHeartbeatRequest, pending: Pending) -> None:
         """ConsumerGroupHeartbeat (key 68): up to version 0 a member that joins may have its id made here."""
-        if not self._features().has_consumer_groups:
+        if not self._has_consumer_groups():
             pending.reply(error_response(request, ErrorCode.UNSUPPORTED_VERSION, pending.api_version))
             return
         context = context_of(pending, pending, "" if request.member_id else str(self._new_uuid()))
@@ -173,11 +172,8 @@ class GroupApis:
         Its answer shows what is stored, so it is sent at once only if all that the shard had seen when this was
         prepared is durable.
         """
-        runner, now_ms, features = (
-            self._runtime.runner_for(request.group_id),
-            self._runtime.now_ms,
-            self._features,
-        )
+        runner, now_ms = self._runtime.runner_for(request.group_id), self._runtime.now_ms
+        has_consumer_groups = self._has_consumer_groups
         shard, seen = runner.shard, runner.position
         steady = None if shard is None else shard.prepare_steady(request)
         if steady is None:
@@ -185,7 +181,7 @@ class GroupApis:
         answer, durable_log = EncodedResponse(steady.response, version), runner.durable_log
 
         def is_shown() -> bool:
-            is_served = runner.shard is shard and features().has_consumer_groups
+            is_served = runner.shard is shard and has_consumer_groups()
             return is_served and durable_log.durable_offset >= seen
 
         return Prepared(
@@ -288,7 +284,7 @@ class GroupApis:
 
     def consumer_group_describe(self, request: ConsumerGroupDescribeRequest, pending: Pending) -> None:
         """ConsumerGroupDescribe (key 69)."""
-        if not self._features().has_consumer_groups:
+        if not self._has_consumer_groups():
             pending.reply(error_response(request, ErrorCode.UNSUPPORTED_VERSION, pending.api_version))
             return
 

@@ -31,7 +31,7 @@ IGNORED: Final = frozenset(
     fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
     group.coordinator.append.linger.ms
     group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes
-    group.coordinator.rebalance.protocols group.coordinator.threads group.share.assignment.interval.ms
+    group.coordinator.threads group.share.assignment.interval.ms
     group.share.assignors group.share.delivery.count.limit group.share.heartbeat.interval.ms
     group.share.initialize.retry.interval.ms group.share.max.assignment.interval.ms
     group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms

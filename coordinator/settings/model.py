@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from coordinator.settings import group_kinds
 from coordinator.settings.listeners import ListenerConfig, parse_listeners
 from coordinator.settings.plugins import without_plugins
 from coordinator.settings.rules import ConflictsError, conflicts
@@ -42,8 +43,6 @@ DEFAULT_NODE_ID: Final = 1  # What Kafka's own quick start uses.
 FLOAT_MAX: Final = sys.float_info.max
 MS_PER_MINUTE: Final = 60_000
 MS_PER_HOUR: Final = 3_600_000
-ASSIGNORS: Final = ("uniform", "range")
-MIGRATION_POLICIES: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
 
 
 class Settings(BaseModel):
@@ -264,6 +263,10 @@ class Settings(BaseModel):
     )
 
     # Groups.
+    group_coordinator_rebalance_protocols: group_kinds.Protocols = Field(
+        group_kinds.DEFAULT_PROTOCOLS,
+        description="Kinds of groups that are served; without consumer, no consumer groups.",
+    )
     group_min_session_timeout_ms: CountOrZero = Field(
         6000, description="Shortest session timeout a member may ask for."
     )
@@ -299,10 +302,11 @@ class Settings(BaseModel):
     group_consumer_regex_refresh_interval_ms: Annotated[int, Whole(10_000)] = Field(
         600_000, description="How often expressions are matched again, whatever happens to topics."
     )
-    group_consumer_assignors: Annotated[tuple[str, ...], Words(ASSIGNORS)] = Field(
-        ASSIGNORS, description="Assignors that members of consumer groups may name; the first is the default."
+    group_consumer_assignors: group_kinds.Assignors = Field(
+        group_kinds.ASSIGNORS,
+        description="What members of consumer groups may name; the first is the default.",
     )
-    group_consumer_migration_policy: Annotated[str, Choice(MIGRATION_POLICIES)] = Field(
+    group_consumer_migration_policy: group_kinds.MigrationPolicyName = Field(
         "bidirectional", description="Which way a group with members may change its protocol."
     )
 

@@ -42,6 +42,17 @@ NARROWER_RANGES: Final = {
 }
 """Why the range is narrower than Kafka's, by option."""
 
+_ONCE: Final = "A word that is given twice is refused; Kafka takes it once, with a warning"
+
+REMARKS: Final = {
+    "group.coordinator.rebalance.protocols": "Kafka deprecates it, in favour of the feature group.version. Share "
+    "and streams are taken, since Kafka's default and stock files have them, and mean nothing: such groups are not "
+    f"served. {_ONCE}",
+    "group.consumer.assignors": "Kafka takes the class of an assignor of one's own as well, which Muster cannot "
+    f"run. {_ONCE}, but where it is given by name and by class: then its coordinator never gets ready",
+}
+"""What else there is to say of an option beside Kafka's."""
+
 _HEAD: Final = """\
 # Settings
 
@@ -77,7 +88,7 @@ def _row(attribute: str) -> str:
     option = option_name(attribute)
     field = Settings.model_fields[attribute]
     about = field.description or ""
-    for reasons in (DIFFERENT_DEFAULTS, NARROWER_RANGES):
+    for reasons in (DIFFERENT_DEFAULTS, NARROWER_RANGES, REMARKS):
         if option in reasons:
             about += f" ({reasons[option]}.)"
     return f"| `{option}` | {_shown(field.default)} | {kind_of(attribute).allowed} | {about} |\n"

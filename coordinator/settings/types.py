@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Protocol, TypeAlias
 
 from pydantic import GetCoreSchemaHandler
@@ -144,23 +145,35 @@ class Choice(_Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Words(_Parsed):
-    """A list separated by commas, of the `known` words only, if any are given; no word may occur twice.
+    """A list separated by commas, of the `known` words only, if any are given; no known word may occur twice.
 
-    Kafka refuses blanks between commas, and so do we.
+    Each of `synonyms` stands for a known word. If one is `needed`, it must be in the list. Kafka refuses blanks
+    between commas, and so do we.
     """
 
     known: tuple[str, ...] = ()
+    needed: str | None = None
+    synonyms: Mapping[str, str] = field(default_factory=dict)
+    is_empty_allowed: bool = True
 
     @property
     def allowed(self) -> str:
-        return "a list separated by commas" + (f" of {' and '.join(self.known)}" if self.known else "")
+        words = "a list separated by commas" + (f" of {' and '.join(self.known)}" if self.known else "")
+        if self.synonyms:
+            words += f", or {' and '.join(self.synonyms)} for these, each once"
+        if self.needed is not None:
+            words += f", {self.needed} among them"
+        return words if self.is_empty_allowed else f"{words}, and not empty"
 
     def parse(self, value: object) -> tuple[str, ...]:
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",")] if value.strip() else []
         if not isinstance(value, list | tuple) or not all(isinstance(word, str) and word for word in value):
             raise ValueError(self.allowed)
-        if self.known and (not set(value) <= set(self.known) or len(set(value)) < len(value)):
+        meant = [self.synonyms.get(word, word) for word in value]
+        if self.known and (not set(meant) <= set(self.known) or len(set(meant)) < len(meant)):
+            raise ValueError(self.allowed)
+        if (self.needed is not None and self.needed not in meant) or not (meant or self.is_empty_allowed):
             raise ValueError(self.allowed)
         return tuple(value)
 

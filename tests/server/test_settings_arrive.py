@@ -62,6 +62,7 @@ GIVEN: Final[dict[str, Any]] = {
     "socket_send_buffer_bytes": 20_000,
     "socket_receive_buffer_bytes": 30_000,
     "max_connections_per_ip_overrides": "127.0.0.9:17",
+    "group_coordinator_rebalance_protocols": ("classic",),
     "group_consumer_assignors": ("range",),
     "group_consumer_migration_policy": "upgrade",
     "muster_flush_policy": "os",
@@ -145,6 +146,10 @@ def classic_max_size(daemon: Daemon) -> object:
     shard = daemon.runtime.runners[-1].shard
     assert shard is not None
     return shard._state.consumers.settings.classic_max_size
+
+
+def served_protocols(daemon: Daemon) -> object:
+    return ("classic", "consumer") if daemon._has_consumer_groups() else ("classic",)
 
 
 def of_transactions(name: str) -> Arrival:
@@ -236,6 +241,7 @@ ARRIVALS: Final[tuple[Arrival, ...]] = (
         ),
     ),
     ("group_max_size", classic_max_size),
+    ("group_coordinator_rebalance_protocols", served_protocols),
     of_transactions("transaction_max_timeout_ms"),
     of_transactions("transactional_id_expiration_ms"),
     of_transactions("transaction_remove_expired_transaction_cleanup_interval_ms"),

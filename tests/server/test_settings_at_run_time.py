@@ -77,7 +77,8 @@ def test_a_level_of_a_feature_is_shown_at_once_and_after_a_kill(daemon: MusterDa
     assert shown() == 1
 
 
-def test_without_the_feature_there_are_no_consumer_groups(daemon: MusterDaemon) -> None:
+def errors_of_consumer_groups(client: WireClient) -> tuple[int, int]:
+    """The errors of a join and of a description."""
     joining = ConsumerGroupHeartbeatRequest(
         group_id="g",
         member_id="m",
@@ -86,12 +87,11 @@ def test_without_the_feature_there_are_no_consumer_groups(daemon: MusterDaemon) 
         subscribed_topic_names=["t"],
         topic_partitions=[],
     )
-    describing = ConsumerGroupDescribeRequest(group_ids=["g"])
+    described = client.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 1).groups[0].error_code
+    return client.ask(joining, 1).error_code, described
 
-    def errors(client: WireClient) -> tuple[int, int]:
-        described = client.ask(describing, 1).groups[0].error_code
-        return client.ask(joining, 1).error_code, described
 
+def test_without_the_feature_there_are_no_consumer_groups(daemon: MusterDaemon) -> None:
     with WireClient(daemon.bootstrap) as client:
         await_coordinator(client, ["g"])
         for level, kind in ((0, 2), (1, 1)):
@@ -99,8 +99,16 @@ def test_without_the_feature_there_are_no_consumer_groups(daemon: MusterDaemon) 
             changed = client.ask(UpdateFeaturesRequest(feature_updates=[update]), 2)
             assert changed.error_code == ErrorCode.NONE
             if level == 0:
-                assert errors(client) == (ErrorCode.UNSUPPORTED_VERSION,) * 2
-        assert errors(client) == (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
+                assert errors_of_consumer_groups(client) == (ErrorCode.UNSUPPORTED_VERSION,) * 2
+        assert errors_of_consumer_groups(client) == (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def test_where_their_protocol_is_not_enabled_there_are_no_consumer_groups(tmp_path: Path) -> None:
+    """Whatever the level of the feature."""
+    only_classic = SETTINGS | {"group.coordinator.rebalance.protocols": "classic,streams"}
+    with MusterDaemon(tmp_path, only_classic) as daemon, WireClient(daemon.bootstrap) as client:
+        await_coordinator(client, ["g"])
+        assert errors_of_consumer_groups(client) == (ErrorCode.UNSUPPORTED_VERSION,) * 2
 
 
 def test_limits_of_connections_hold_at_once_and_after_a_kill(daemon: MusterDaemon) -> None:

@@ -159,7 +159,7 @@ class Server:
             self._disk.probe_disk_space,
         )
         transactions = self.transactions = TransactionSide(self, self.runtime)
-        groups = GroupApis(self.runtime, self._new_uuid, transactions.verifier)
+        groups = GroupApis(self.runtime, new_uuid=self._new_uuid, verifier=transactions.verifier)
         handlers = {**groups.handlers(), **transactions.handlers()}
         self.apis = api_table(handlers, groups.prepare())
         self._open_shards(
