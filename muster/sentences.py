@@ -1,4 +1,4 @@
-"""Prints what a command says beside its output: sentences on standard error, cut to a readable length.
+"""Sentences for people, and what a command says beside its output: on standard error, cut to a readable length.
 
 A sentence repeats what a user gave, which may be a whole file that a shell put in the place of a name.
 """
@@ -28,3 +28,8 @@ def cut(text: str) -> str:
         return text
     left_out = len(text) - _HEAD - _TAIL
     return f"{text[:_HEAD]} [... {left_out:,} of {len(text):,} characters left out ...] {text[-_TAIL:]}"
+
+
+def counted(number: int, noun: str) -> str:
+    """`number` and the noun, which is in the plural but for one: "1 member", "2 members"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -170,7 +170,7 @@ async def test_a_consumer_group_is_reset_and_deleted_once_it_has_no_members(serv
     async with consumer_member(server, "consumers-reset", "app"):
         refused = await groups(server, *reset, status=1)
         kept = await groups(server, "delete", "consumers-reset", status=1)
-    assert refused == "muster: group consumers-reset has 1 live members (state Stable); stop them first\n"
+    assert refused == "muster: group consumers-reset has 1 live member (state Stable); stop it first\n"
     assert kept == {"consumers-reset": "NON_EMPTY_GROUP"}
     await groups(server, *reset)
     assert await committed(server, "consumers-reset") == {0: 3, 1: 3}
@@ -300,7 +300,7 @@ async def test_reset_of_a_group_with_members_is_refused(server: ServerProcess) -
     async with member(server, "reset-live"):
         arguments = ["reset-offsets", "reset-live", "--topic", "orders", "--to-latest", "--execute"]
         sentence = await groups(server, *arguments, status=1)
-    assert sentence == "muster: group reset-live has 1 live members (state Stable); stop them first\n"
+    assert sentence == "muster: group reset-live has 1 live member (state Stable); stop it first\n"
 
 
 async def test_reset_on_a_topic_that_is_not_there_is_refused_and_makes_none(server: ServerProcess) -> None:

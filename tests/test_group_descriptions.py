@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -21,6 +22,7 @@ from protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeTopicPartitions,
 )
 from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -90,10 +92,13 @@ class ClusterInMemory:
 
     node_ids = (1,)
 
-    def __init__(self, consumer_groups: Answer, classic_state: str = "Dead") -> None:
+    def __init__(
+        self, consumer_groups: Answer, classic_state: str = "Dead", listed: tuple[ListedGroup, ...] = ()
+    ) -> None:
         self._answers: dict[type, Answer] = {
             ConsumerGroupDescribeRequest: consumer_groups,
             DescribeGroupsRequest: lambda: DescribeGroupsResponse(groups=[classic(classic_state)]),
+            ListGroupsRequest: lambda: ListGroupsResponse(groups=list(listed)),
             OffsetFetchRequest: lambda: OffsetFetchResponse(topics=[]),
             MetadataRequest: lambda: MetadataResponse(topics=[metadata()]),
             ListOffsetsRequest: lambda: ListOffsetsResponse(topics=[ends()]),
@@ -183,6 +188,34 @@ async def test_any_other_group_is_described_as_a_classic_one(consumer_groups: An
         await described(consumer_groups, "Dead")
 
 
+NOT_ANSWERED = [no_api, refused(ErrorCode.UNSUPPORTED_VERSION)]
+
+
+@pytest.mark.parametrize("consumer_groups", NOT_ANSWERED, ids=["not offered", "switched off"])
+async def test_a_consumer_group_that_is_not_described_is_not_taken_for_one_that_is_gone(
+    consumer_groups: Answer,
+) -> None:
+    """Nor are its offsets reset: DescribeGroups calls a consumer group Dead, members or not."""
+    listed = (ListedGroup(group_id="g", protocol_type="consumer", group_type="Consumer"),)
+    cluster = cast(Cluster, ClusterInMemory(consumer_groups, "Dead", listed))
+    sentence = "^g is a consumer group, and the cluster does not answer ConsumerGroupDescribe"
+    with pytest.raises(ClusterError, match=sentence):
+        await describe_group(cluster, "g")
+    with pytest.raises(ClusterError, match=sentence):
+        await require_no_members(cluster, "g")
+
+
+@pytest.mark.parametrize("consumer_groups", NOT_ANSWERED, ids=["not offered", "switched off"])
+async def test_a_group_that_is_not_there_may_be_reset_whatever_else_is_listed(
+    consumer_groups: Answer,
+) -> None:
+    others = (
+        ListedGroup(group_id="g", protocol_type="consumer"),
+        ListedGroup(group_id="other", protocol_type="consumer", group_type="consumer"),
+    )
+    await require_no_members(cast(Cluster, ClusterInMemory(consumer_groups, "Dead", others)), "g")
+
+
 async def test_a_refusal_is_reported_and_not_taken_for_a_classic_group() -> None:
     with pytest.raises(RefusedError, match="GROUP_AUTHORIZATION_FAILED"):
         await described(refused(ErrorCode.GROUP_AUTHORIZATION_FAILED), "Stable")
@@ -194,6 +227,37 @@ async def test_a_consumer_group_with_members_may_not_be_reset() -> None:
         await require_no_members(cluster_of(answered(GROUP)), "g")
     empty = ConsumerGroupDescribeGroup(group_id="g", group_state="Empty", group_epoch=7)
     await require_no_members(cluster_of(answered(empty)), "g")
+
+
+def static_member(instance_id: str, epoch: int) -> ConsumerGroupDescribeMember:
+    return replace(member(instance_id, (), (), 1), instance_id=instance_id, member_epoch=epoch)
+
+
+@pytest.mark.parametrize(
+    ("members", "sentence"),
+    [
+        ([("a", 3)], "group g has 1 live member (state Reconciling); stop it first"),
+        ([("a", 3), ("b", -2)], "group g has 1 live member (state Reconciling); stop it first"),
+        ([("a", 3), ("b", 0)], "group g has 2 live members (state Reconciling); stop them first"),
+        (
+            [("inst-1", -2)],
+            "group g keeps the place of 1 static member that has left for now (inst-1): wait until its session is "
+            "over (45 s unless changed), or remove it",
+        ),
+        (
+            [("a", -2), ("b", -2)],
+            "group g keeps the places of 2 static members that have left for now (a, b): wait until their "
+            "sessions are over (45 s unless changed), or remove them",
+        ),
+    ],
+)
+async def test_who_keeps_a_group_from_being_reset_is_said(
+    members: list[tuple[str, int]], sentence: str
+) -> None:
+    group = replace(GROUP, members=[static_member(name, epoch) for name, epoch in members])
+    with pytest.raises(ClusterError) as refusal:
+        await require_no_members(cluster_of(answered(group)), "g")
+    assert str(refusal.value) == sentence
 
 
 @pytest.fixture
@@ -211,10 +275,25 @@ async def test_people_see_it_under_the_names_of_kafkas_own_tool(reconciling: Gro
         "target assignment epoch 4, coordinator 1 at localhost:9092"
     )
     rows = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
-    assert rows[0][-4:] == ["current epoch", "current assignment", "target assignment", "upgraded"]
-    assert rows[1][-4:] == ["3", "orders-0 orders-2 orders-3", "orders-2 orders-3", "true"]
-    assert rows[2][-4:] == ["3", "-", "orders-0 orders-1", "false"]
-    assert rows[3][-4:] == ["3", "-", "-", "-"]
+    epochs = ["current epoch", "current assignment", "target epoch", "target assignment"]
+    assert rows[0][-5:] == [*epochs, "upgraded"]
+    assert rows[1][-5:] == ["3", "orders-0 orders-2 orders-3", "4", "orders-2 orders-3", "true"]
+    assert rows[2][-5:] == ["3", "-", "4", "orders-0 orders-1", "false"]
+    assert rows[3][-5:] == ["3", "-", "4", "-", "-"]
+
+
+@pytest.mark.parametrize("kinds", [(1,), (0,), (1, -1), (-1,)])
+async def test_who_is_upgraded_is_shown_only_where_some_members_are_and_some_are_not(
+    kinds: tuple[int, ...],
+) -> None:
+    """As kafka-consumer-groups has it."""
+    group = replace(GROUP, members=[member(f"m{kind}", (0,), (0,), kind) for kind in kinds])
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(tables.description(await described(answered(group))), highlight=False)
+    heading, columns, *_ = capture.get().splitlines()
+    assert f", {len(kinds)} member{'s' if len(kinds) > 1 else ''}, " in heading
+    assert columns.rstrip().endswith("target assignment")
 
 
 async def test_programs_read_it_beside_what_classic_groups_have(reconciling: GroupDescription) -> None:

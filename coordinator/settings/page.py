@@ -46,7 +46,7 @@ _ONCE: Final = "A word that is given twice is refused; Kafka takes it once, with
 
 REMARKS: Final = {
     "group.coordinator.rebalance.protocols": "Kafka deprecates it, in favour of the feature group.version. Share "
-    "and streams are taken, since Kafka's default and stock files have them, and mean nothing: such groups are not "
+    "and streams are taken, since Kafka's default and stock files have them, and mean nothing: no such groups are "
     f"served. {_ONCE}",
     "group.consumer.assignors": "Kafka takes the class of an assignor of one's own as well, which Muster cannot "
     f"run. {_ONCE}, but where it is given by name and by class: then its coordinator never gets ready",

@@ -58,7 +58,7 @@ class Move:
 
 async def list_groups(cluster: Cluster) -> list[GroupListing]:
     """The groups of all brokers, sorted by id. Raises ClusterError."""
-    lists = await asyncio.gather(*(_groups_of(cluster, node_id) for node_id in cluster.node_ids))
+    lists = await asyncio.gather(*(groups_of(cluster, node_id) for node_id in cluster.node_ids))
     return sorted((group for groups in lists for group in groups), key=lambda group: group.group_id)
 
 
@@ -138,7 +138,9 @@ async def commit_moves(cluster: Cluster, group_id: str, moves: Iterable[Move]) -
             check(f"committing {topic.name}-{partition.partition_index}", partition.error_code)
 
 
-async def _groups_of(cluster: Cluster, node_id: int) -> list[GroupListing]:
+async def groups_of(cluster: Cluster, node_id: int) -> list[GroupListing]:
+    """The groups of one broker. Raises ClusterError."""
+
     async def ask() -> list[GroupListing]:
         answer = await cluster.send(node_id, ListGroupsRequest())
         check(f"listing the groups of broker {node_id}", answer.error_code)

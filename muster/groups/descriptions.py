@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final, NamedTuple, TypeAlias
 
 from muster.cluster import Cluster, ClusterError, UnspokenError, check, retried
-from muster.groups.admin import committed_offsets, offsets_at, partitions_of
+from muster.groups.admin import committed_offsets, groups_of, offsets_at, partitions_of
+from muster.sentences import counted
 from protocol.consumer import PROTOCOL_TYPE, decode_assignment
 from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.consumer_group_describe import (
@@ -29,8 +31,13 @@ CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 _DEAD: Final = "Dead"
 _NO_MEMBERS: Final = frozenset({"Empty", _DEAD})
-_NO_CONSUMER_GROUP: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+_LEFT_FOR_NOW: Final = -2  # The epoch of a static member whose place is kept.
 _UPGRADED: Final = {0: False, 1: True}  # By `member_type`; -1 in version 0, which does not say.
+
+_UNDESCRIBED: Final = (
+    "{} is a consumer group, and the cluster does not answer ConsumerGroupDescribe (group.version is 0, "
+    "or consumer is not in group.coordinator.rebalance.protocols)"
+)
 
 Partitions: TypeAlias = tuple[TopicPartition, ...]
 
@@ -113,9 +120,33 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
 async def require_no_members(cluster: Cluster, group_id: str) -> None:
     """Raise ClusterError if the group has members: their next commit would undo a reset."""
     group = await _described(cluster, await cluster.coordinator(group_id), group_id)
-    if group.state not in _NO_MEMBERS:
-        count, state = len(group.members), group.state
-        raise ClusterError(f"group {group_id} has {count} live members (state {state}); stop them first")
+    if group.state in _NO_MEMBERS:
+        return
+    away = [str(each.group_instance_id) for each in group.members if each.member_epoch == _LEFT_FOR_NOW]
+    if live := len(group.members) - len(away) or not away:
+        raise ClusterError(
+            f"group {group_id} has {counted(live, 'live member')} (state {group.state}); "
+            f"stop {'it' if live == 1 else 'them'} first"
+        )
+    raise ClusterError(f"group {group_id} {_kept_places(away)}")
+
+
+def _kept_places(instances: list[str]) -> str:
+    """What is to be said of static members that have left, but whose places the group still keeps."""
+    one = len(instances) == 1
+    return (
+        f"keeps the {'place' if one else 'places'} of {counted(len(instances), 'static member')} that "
+        f"{'has' if one else 'have'} left for now ({', '.join(instances)}): wait until "
+        f"{'its session is' if one else 'their sessions are'} over (45 s unless changed), "
+        f"or remove {'it' if one else 'them'}"
+    )
+
+
+class _Absence(Enum):
+    """Why there is no description of a consumer group: there is none, or the cluster describes none."""
+
+    NOT_FOUND = auto()
+    NOT_ANSWERED = auto()
 
 
 class _Described(NamedTuple):
@@ -131,23 +162,35 @@ class _Described(NamedTuple):
 
 
 async def _described(cluster: Cluster, coordinator: int, group_id: str) -> _Described:
-    """The group by the request for its type; one that is not there is a Dead classic one."""
-    if of_consumers := await _consumer_group(cluster, coordinator, group_id):
+    """The group by the request for its type; one that is not there is a Dead classic one.
+
+    Raises ClusterError for a consumer group that the cluster lists and does not describe: to DescribeGroups it is
+    Dead as well.
+    """
+    of_consumers = await _consumer_group(cluster, coordinator, group_id)
+    if isinstance(of_consumers, _Described):
         return of_consumers
-    return await _classic_group(cluster, coordinator, group_id)
+    group = await _classic_group(cluster, coordinator, group_id)
+    if group.state == _DEAD and of_consumers is _Absence.NOT_ANSWERED:
+        for listed in await groups_of(cluster, coordinator):
+            if listed.group_id == group_id and listed.group_type.lower() == CONSUMER:
+                raise ClusterError(_UNDESCRIBED.format(group_id))
+    return group
 
 
-async def _consumer_group(cluster: Cluster, coordinator: int, group_id: str) -> _Described | None:
-    """The consumer group; None if the broker has no consumer group of that name, or none at all."""
+async def _consumer_group(cluster: Cluster, coordinator: int, group_id: str) -> _Described | _Absence:
+    """The consumer group, or why there is no description of one of that name."""
 
-    async def ask() -> _Described | None:
+    async def ask() -> _Described | _Absence:
         try:
             answer = await cluster.send(coordinator, ConsumerGroupDescribeRequest(group_ids=[group_id]))
         except UnspokenError:
-            return None
+            return _Absence.NOT_ANSWERED
         group: ConsumerGroupDescribeGroup = answer.groups[0]
-        if group.error_code in _NO_CONSUMER_GROUP:
-            return None
+        if group.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            return _Absence.NOT_ANSWERED
+        if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return _Absence.NOT_FOUND
         check(f"describing group {group_id}", group.error_code)
         members = tuple(_consumer_member(member) for member in group.members)
         epochs = (group.group_epoch, group.assignment_epoch)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from muster.groups.admin import GroupListing, Move
 from muster.groups.descriptions import CONSUMER, GroupDescription, MemberDescription, Partitions
+from muster.sentences import counted
 from protocol.errors import ErrorCode
 
 UNKNOWN: Final = "-"
@@ -46,8 +47,10 @@ def list_json(groups: Iterable[GroupListing]) -> list[dict[str, Any]]:
 
 def description(group: GroupDescription) -> Group:
     """A heading, a table of the members, and a table of the progress on each partition."""
-    members = _consumer_members_table if group.group_type == CONSUMER else _members_table
-    return Group(Text(_heading(group)), members(group.members), _progress_table(group), Text())
+    members = (
+        _consumer_members_table(group) if group.group_type == CONSUMER else _members_table(group.members)
+    )
+    return Group(Text(_heading(group)), members, _progress_table(group), Text())
 
 
 def description_json(group: GroupDescription) -> dict[str, Any]:
@@ -95,7 +98,7 @@ def _heading(group: GroupDescription) -> str:
     else:
         kind = f"protocol {group.protocol_type or UNKNOWN}/{group.protocol or UNKNOWN}"
     place = f"coordinator {group.coordinator} at {group.coordinator_address}"
-    return f"group {group.group_id}: {group.state}, {len(group.members)} members, {kind}, {place}"
+    return f"group {group.group_id}: {group.state}, {counted(len(group.members), 'member')}, {kind}, {place}"
 
 
 def _members_table(members: Iterable[MemberDescription]) -> Table:
@@ -105,17 +108,21 @@ def _members_table(members: Iterable[MemberDescription]) -> Table:
     return table
 
 
-def _consumer_members_table(members: Iterable[MemberDescription]) -> Table:
-    names = ("current epoch", "current assignment", "target assignment", "upgraded")
-    table = new_table("member", "instance", "client", "host", *names)
-    for member in members:
+def _consumer_members_table(group: GroupDescription) -> Table:
+    """The members; `upgraded` is shown as Kafka's tool does, where members of both protocols are in the group."""
+    names = ["current epoch", "current assignment", "target epoch", "target assignment"]
+    is_mixed = {member.upgraded for member in group.members} >= {True, False}
+    table = new_table("member", "instance", "client", "host", *names, *(["upgraded"] if is_mixed else ()))
+    for member in group.members:
+        upgraded = None if member.upgraded is None else str(member.upgraded).lower()
         add_row(
             table,
             *_who(member),
             member.member_epoch,
             " ".join(_names(member.partitions)),
+            group.target_assignment_epoch,
             " ".join(_names(member.target_partitions or ())),
-            None if member.upgraded is None else str(member.upgraded).lower(),
+            *([upgraded] if is_mixed else ()),
         )
     return table
 
