@@ -16,6 +16,7 @@ from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.topic_config import TOPIC_KEYS, TopicKey, topic_config
 from protocol.messages import REQUESTS
+from tests.conformance.served import LATER
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "apis.md").read_text()
 ROW = re.compile(r"^\| (\d+) \| (\w+) \|", re.MULTILINE)
@@ -45,6 +46,18 @@ def of_section(section: str, known: Iterable[str]) -> set[str]:
 def test_every_api_has_a_row() -> None:
     rows = {int(key): name for key, name in ROW.findall(PAGE)}
     assert rows == {key: cls.__name__.removesuffix("Request") for key, cls in REQUESTS.items()}
+
+
+def test_the_keys_that_are_not_served_are_those_that_a_running_node_has_beside() -> None:
+    """Conformance holds LATER to be all of them."""
+    (sentence,) = re.findall(
+        r"The only keys of Kafka's table that are not served: (.*?)\n\n", PAGE, re.DOTALL
+    )
+    named: set[int] = set()
+    for first, last in re.findall(r"(\d+)(?: to\s(\d+))?", sentence):
+        named.update(range(int(first), int(last or first) + 1))
+    assert named == LATER
+    assert not named & REQUESTS.keys()
 
 
 def test_the_bound_on_partitions_is_the_one_in_force() -> None:

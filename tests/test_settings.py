@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib
 import re
 import subprocess
@@ -558,6 +559,14 @@ def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
 
 def test_the_page_of_settings_is_fresh() -> None:
     assert PAGE.read_text() == settings_page(), "run: make docs"
+
+
+def test_the_page_names_what_is_ignored_of_the_coordinators_own_settings() -> None:
+    head = PAGE.read_text().partition("| setting |")[0]
+    patterns = re.findall(r"`(group\.[a-z.]+(?:\.\*)?)`", head.partition("those are:")[2])
+    ignored = {name for name in IGNORED if name.startswith(("group.", "offset"))}
+    assert {name for name in ignored if any(fnmatch.fnmatch(name, each) for each in patterns)} == ignored
+    assert all(fnmatch.filter(ignored, each) for each in patterns)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,9 @@ from enum import Enum
 
 from coordinator.groups.classic import states
 from coordinator.groups.classic.states import TRANSITIONS, GroupState, Trigger
-from tools.state_diagram import ANSWERS, PAGE, TRIGGERS, states_page
+from coordinator.groups.consumer.states import GroupState as ConsumerGroupState
+from coordinator.groups.consumer.states import MemberState
+from tools.state_diagram import ANSWERS, CONSUMER_STATES, MEMBER_STATES, PAGE, TRIGGERS, states_page
 
 ARROW = re.compile(r"^    (\w+) --> (\w+): (.+)$", re.MULTILINE)
 
@@ -39,3 +41,9 @@ def test_every_table_of_answers_is_on_the_page() -> None:
 def test_every_trigger_is_explained() -> None:
     members: set[Enum] = set(Trigger)
     assert TRIGGERS.keys() == members
+
+
+def test_every_state_of_consumer_groups_and_their_members_is_explained() -> None:
+    assert (set(CONSUMER_STATES), set(MEMBER_STATES)) == (set(ConsumerGroupState), set(MemberState))
+    page = states_page()
+    assert all(f"\n| {state.value} | " in page for state in (*ConsumerGroupState, *MemberState))

@@ -1,4 +1,6 @@
-"""Writes `docs/states.md`: how a group moves, drawn from the table of transitions, and the answers by state.
+"""Writes `docs/states.md`: how a classic group moves, drawn from the table of transitions, and answers by state.
+
+Beside that: what the states of a consumer group and of its members mean.
 
     python -m tools.state_diagram > docs/states.md
 
@@ -22,6 +24,8 @@ from coordinator.groups.classic.states import (
     GroupState,
     Trigger,
 )
+from coordinator.groups.consumer.states import GroupState as ConsumerGroupState
+from coordinator.groups.consumer.states import MemberState
 from protocol.errors import ErrorCode
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "states.md"
@@ -43,25 +47,58 @@ ANSWERS: Final[dict[str, Mapping[GroupState, ErrorCode | bool]]] = {
 }
 """Every table of `states` that has answers to clients, by its title on the page."""
 
-_HEAD: Final = """\
-# States of a group
+CONSUMER_STATES: Final = {
+    ConsumerGroupState.EMPTY: "it has no members",
+    ConsumerGroupState.ASSIGNING: "its epoch is above the target's: a target is yet to be computed",
+    ConsumerGroupState.RECONCILING: "some member is not stable, or not at the target's epoch: it gives something "
+    "up, waits for others that do, or has not sent a heartbeat since; a static member that left for now is at -2",
+    ConsumerGroupState.STABLE: "all members are stable, at the target's epoch: each has what it is to have",
+}
+MEMBER_STATES: Final = {
+    MemberState.STABLE: "it has all of its target, that of its epoch",
+    MemberState.UNREVOKED_PARTITIONS: "it has not confirmed yet that it gave up what it has to give up",
+    MemberState.UNRELEASED_PARTITIONS: "others still hold partitions that it is to have",
+    MemberState.UNKNOWN: "a later version wrote it; a member that then owns something is fenced",
+}
 
-What the code looks up, drawn by `python -m tools.state_diagram` from the tables in
-[states.py](../coordinator/groups/classic/states.py). Nothing else moves a group, and a step that is not drawn
-stops the shard. After a restart a group begins as Stable, or as Empty if it has no members.
+_HEAD: Final = """\
+# States of groups
+
+Written by `python -m tools.state_diagram`. A group is of one kind at a time, classic or consumer (KIP-848), and
+may become one of the other kind.
+
+## Classic groups
+
+What the code looks up, drawn from the tables in [states.py](../coordinator/groups/classic/states.py). As long as a
+group is classic nothing else moves it, and a step that is not drawn stops the shard. After a restart it begins as
+Stable, or as Empty if it has no members. A consumer group that becomes a classic one begins as Stable, and
+rebalances at once unless a static member has only taken its place again; a classic group that becomes a
+consumer group ends, in whatever state it is.
 """
 _BETWEEN: Final = """\
-## Answers that depend on nothing but the state
+### Answers that depend on nothing but the state
 
 For requests that are not refused for another reason first: an unknown member id (25), another holder of the
 instance id (82), another generation (22). A group that is gone is not asked any more: no client meets a Dead one,
 and Dead is what DescribeGroups calls whatever is not there.
 """
 
+_CONSUMER_GROUPS: Final = """\
+## Consumer groups
+
+The state of a consumer group is kept nowhere: it follows from epochs and members
+([states.py](../coordinator/groups/consumer/states.py)), after a restart as before. The first of these that
+holds is the group's:
+"""
+_MEMBERS: Final = """\
+A member's state stands in its record, as a number:
+"""
+
 
 def states_page() -> str:
     """The whole page, in Markdown."""
     parts = [_HEAD, "\n".join(_diagram()), "\n".join(_triggers()), _BETWEEN, "\n".join(_answers())]
+    parts += [_CONSUMER_GROUPS, "\n".join(_consumer_states()), _MEMBERS, "\n".join(_member_states())]
     return "\n".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
 
 
@@ -87,6 +124,18 @@ def _answers() -> Iterator[str]:
     yield "|---" * (len(GroupState) + 1) + "|"
     for request, table in ANSWERS.items():
         yield f"| {request} | {' | '.join(_shown(table[state]) for state in GroupState)} |"
+
+
+def _consumer_states() -> Iterator[str]:
+    yield from ("| state | when |", "|---|---|")
+    for state in ConsumerGroupState:
+        yield f"| {state.value} | {CONSUMER_STATES[state]} |"
+
+
+def _member_states() -> Iterator[str]:
+    yield from ("| | state | what it means |", "|---|---|---|")
+    for state in MemberState:
+        yield f"| {state.value} | {state.name.lower().replace('_', ' ')} | {MEMBER_STATES[state]} |"
 
 
 def _shown(answer: ErrorCode | bool) -> str:

@@ -67,6 +67,14 @@ A name that is neither Kafka's nor ours is refused too. Names of Kafka's that ar
 meaning for Muster: they are ignored, and one line of the log lists them. In the environment only a name
 close to a known one is refused, since platforms set variables of their own.
 
+Of the coordinator's own names, `group.*` and `offset*`, those are:
+
+- `group.share.*`, `group.streams.*`: such groups are not served;
+- `group.coordinator.threads`, `group.coordinator.background.threads`: one loop serves all groups, and what takes
+  long goes to threads as it is needed;
+- `group.coordinator.append.linger.ms`: a turn of the loop is one write, nothing lingers;
+- `group.coordinator.cached.buffer.max.bytes`: there are no buffers to keep.
+
 | setting | default | must be | what it is |
 |---|---|---|---|
 """

@@ -171,6 +171,21 @@ def test_confluent_alters_settings(confluent: AdminClient, observer: Observer) -
         refused.result(TIMEOUT_S)
 
 
+def test_confluent_alters_settings_of_a_group(confluent: AdminClient) -> None:
+    name = "consumer.session.timeout.ms"
+
+    def value() -> object:
+        (described,) = confluent.describe_configs([ConfigResource(ResourceType.GROUP, "adjusted")]).values()
+        return described.result(TIMEOUT_S)[name].value
+
+    for operation, expected in ((AlterConfigOpType.SET, "50000"), (AlterConfigOpType.DELETE, "45000")):
+        change = ConfigEntry(name, "50000", incremental_operation=operation)
+        asked = ConfigResource(ResourceType.GROUP, "adjusted", incremental_configs=[change])
+        (done,) = confluent.incremental_alter_configs([asked]).values()
+        done.result(TIMEOUT_S)
+        assert value() == expected
+
+
 def test_confluent_deletes_records(confluent: AdminClient, observer: Observer) -> None:
     topic = observer.create_topic("emptied", 1)
     observer.write(topic, map(str, range(5)), 0)

@@ -16,7 +16,7 @@ from tests.conformance.connection import Connection
 SECURITY: Final = frozenset({38, 39, 40, 41, 49, 51})
 SHARE_AND_STREAMS_GROUPS: Final = frozenset({*range(76, 80), *range(83, 93)})
 LATER: Final = SECURITY | SHARE_AND_STREAMS_GROUPS
-"""API keys that come later."""
+"""API keys that are not served; docs/apis.md names them."""
 
 FEATURES_LATER: Final = frozenset({"share.version", "streams.version"})
 """Features that come with the APIs of LATER."""
@@ -47,10 +47,10 @@ async def compare_served(kafka: str, muster: str) -> list[str]:
 
 
 def missing(muster: ApiVersionsResponse) -> Iterator[str]:
-    """What of the node's table is not served yet, as lines for people."""
+    """What of the node's table is not served, as lines for people."""
     served = {api.api_key for api in muster.api_keys}
     if absent := sorted(LATER - served):
-        yield f"API keys not served yet: {', '.join(map(str, absent))}"
+        yield f"API keys not served: {', '.join(map(str, absent))}"
 
 
 def differences(kafka: ApiVersionsResponse, muster: ApiVersionsResponse) -> Iterator[str]:
