@@ -17,8 +17,6 @@ KINDS: Final = (CLASSIC, CONSUMER, "streams", "share")
 
 DEFAULT_KINDS: Final = (CLASSIC, CONSUMER, "streams")
 
-DEFAULT_PROTOCOLS: Final = (CLASSIC, CONSUMER, "streams")
-
 ASSIGNORS: Final = ("uniform", "range")
 MIGRATION_POLICIES: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
 

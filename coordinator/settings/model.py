@@ -264,7 +264,7 @@ class Settings(BaseModel):
 
     # Groups.
     group_coordinator_rebalance_protocols: group_kinds.Protocols = Field(
-        group_kinds.DEFAULT_PROTOCOLS,
+        group_kinds.DEFAULT_KINDS,
         description="Kinds of groups that are served; without consumer, no consumer groups.",
     )
     group_min_session_timeout_ms: CountOrZero = Field(
