@@ -24,6 +24,7 @@ from protocol.consumer import (
     encode_subscription,
 )
 from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
@@ -309,14 +310,21 @@ def offsets_of(client: WireClient, group: str) -> dict[tuple[str, int], tuple[in
 
 
 def report(bootstrap: str, groups: Iterable[str]) -> dict[str, Any]:
-    """What DescribeGroups and OffsetFetch answer about each group, members by id, and the list of groups."""
+    """What is described of each group, its members of either protocol by id, and the offsets that it has."""
     with WireClient(bootstrap, "reporter") as client:
         found: dict[str, Any] = {}
         for group in groups:
             await_coordinator(client, [group])
             described = client.ask(DescribeGroupsRequest(groups=[group]), 6).groups[0]
             members = {member.member_id: member for member in described.members}
+            of_consumers = client.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups[0]
+            # What it has depends on the ids of topics, and its epoch on when its expression was resolved.
+            consumers = {
+                each.member_id: (each.member_epoch, each.member_type, each.subscribed_topic_regex)
+                for each in of_consumers.members
+            }
             found[group] = (
+                consumers,
                 described.group_state,
                 described.protocol_type,
                 described.protocol_data,
