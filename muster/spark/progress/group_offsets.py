@@ -24,6 +24,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
+from muster.sentences import counted
 from muster.spark.clients import committed_offsets, error_text, new_admin, new_group_reader
 from muster.spark.errors import PassingError
 from muster.spark.progress.positions import LiveMembersError, Positions, ProgressError, listed
@@ -69,7 +70,8 @@ class GroupOffsets:
         if group.members or group.state not in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
             members = listed([f"{member.client_id} at {member.host}" for member in group.members])
             raise LiveMembersError(
-                f"group {self.group_id} is {group.state.name}, with {len(group.members)} live members: {members}. "
+                f"group {self.group_id} is {group.state.name}, "
+                f"with {counted(len(group.members), 'live member')}: {members}. "
                 "Its offsets are theirs; give the query a group of its own"
             )
 

@@ -82,7 +82,7 @@ def test_a_group_with_members_of_the_consumer_protocol_is_refused_until_they_hav
     with followed(broker, group) as offsets:
         progress = GroupProgress(Query(topic, 3), offsets)
         with member(broker, group, topic):
-            with pytest.raises(LiveMembersError, match=r"STABLE, with 1 live members: a-member at"):
+            with pytest.raises(LiveMembersError, match=r"STABLE, with 1 live member: a-member at"):
                 offsets.require_no_members()
             with pytest.raises(LiveMembersError, match="a-member at"):
                 progress.step(0.0)

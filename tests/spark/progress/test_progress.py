@@ -190,7 +190,7 @@ def test_a_member_that_comes_later_ends_the_following_and_not_the_query(
     with member_of(job, topic.name, observer), job.running(topic.stream()) as query:
         wait_until(lambda: follower.state == "stopped", "the follower stops", DEADLINE_S)
         assert query.isActive
-    assert "live members: a-member at" in (follower.error or "")
+    assert "1 live member: a-member at" in (follower.error or "")
     assert plain(follower.pending, topic.name) == end(30)
     assert "is followed no longer" in caplog.text
     assert observer.committed(job.group, topic.name) == {}
