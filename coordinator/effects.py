@@ -249,7 +249,12 @@ class GroupEvent:
     client_reason: str | None = None  # The client's own reason (KIP-800); `reason` includes it.
     last_client_id: str | None = None  # Client of the last member to arrive.
     last_client_host: str | None = None
-    last_arrival_ms: int | None = None  # When it arrived, since the phase began.
+    last_arrival_ms: int | None = (
+        None  # When it arrived: since the phase, or a consumer group's rebalance, began.
+    )
+    last_group_instance_id: str | None = None
+    last_given_up_count: int = 0  # Partitions that it gave up then.
+    last_given_up: tuple[str, ...] = ()  # The first few of them, as "topic-partition".
     removed_count: int = 0  # Number of members that this removed from the group.
     removed_member_ids: tuple[str, ...] = ()  # The first few of the removed members.
     rebalance_cause: str | None = None  # If a rebalance ended: the slug of the cause that began it.

@@ -32,6 +32,9 @@ MAX_TEXT: Final = 256  # Characters of a text that a client chose; a longer one 
 _TEXTS: Final = ("detail", "client_reason", "member_id", "group_instance_id", "client_id", "client_host")
 """Those of a cause."""
 
+_LISTS: Final = ("last_given_up", "removed_member_ids")
+"""The fields that are lists."""
+
 
 class HistoryError(ValueError):
     """Raised for bytes that are not an event of a schema that this version reads."""
@@ -202,6 +205,7 @@ def encode_event(event: GroupEvent) -> tuple[bytes, bytes]:
     storm. A test holds both equal.
     """
     removed = ",".join(map(_quoted, event.removed_member_ids))
+    given_up = ",".join(map(_quoted, event.last_given_up))
     value = (
         f'{{"schema":{SCHEMA},"group_id":{_quoted(event.group_id)},"generation_id":{event.generation_id},'
         f'"from_state":{_quoted(event.from_state)},"to_state":{_quoted(event.to_state)},'
@@ -213,6 +217,8 @@ def encode_event(event: GroupEvent) -> tuple[bytes, bytes]:
         f'"last_client_id":{_quoted(event.last_client_id)},'
         f'"last_client_host":{_quoted(event.last_client_host)},'
         f'"last_arrival_ms":{"null" if event.last_arrival_ms is None else event.last_arrival_ms},'
+        f'"last_group_instance_id":{_quoted(event.last_group_instance_id)},'
+        f'"last_given_up_count":{event.last_given_up_count},"last_given_up":[{given_up}],'
         f'"removed_count":{event.removed_count},"removed_member_ids":[{removed}],'
         f'"rebalance_cause":{_quoted(event.rebalance_cause)},"rebalance_ms":{_times(event.rebalance_ms)},'
         f'"dropped_count":{event.dropped_count}}}'
@@ -246,7 +252,8 @@ def decode_event(value: bytes | None) -> GroupEvent:
 def _event(fields: dict[str, Any]) -> GroupEvent:
     known = {name: fields[name] for name in GroupEvent.__dataclass_fields__ if name in fields}
     try:
-        known["removed_member_ids"] = tuple(known.get("removed_member_ids", ()))
+        for name in _LISTS:
+            known[name] = tuple(known.get(name, ()))
         return GroupEvent(**known)
     except TypeError as error:
         raise HistoryError(f"an event without its fields: {error}") from None

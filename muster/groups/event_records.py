@@ -40,6 +40,9 @@ _TYPES: Final[tuple[tuple[str, tuple[type, ...]], ...]] = (
     ("last_client_id", (str, NoneType)),
     ("last_client_host", (str, NoneType)),
     ("last_arrival_ms", (int, NoneType)),
+    ("last_group_instance_id", (str, NoneType)),
+    ("last_given_up_count", (int,)),
+    ("last_given_up", (tuple,)),
     ("removed_count", (int,)),
     ("removed_member_ids", (tuple,)),
     ("rebalance_cause", (str, NoneType)),
@@ -52,6 +55,7 @@ _FIELD_TYPES: Final[tuple[tuple[str, Callable[[GroupEvent], Any], tuple[type, ..
 _BOUNDS: Final = (
     ("generation_id", -1, _INT_MAX),
     ("member_count", 0, _INT_MAX),
+    ("last_given_up_count", 0, _INT_MAX),
     ("removed_count", 0, _INT_MAX),
     ("dropped_count", 0, _LONG_MAX),
     ("wall_ms", 0, WALL_MS_MAX),
@@ -97,6 +101,8 @@ def _check_inner(event: GroupEvent) -> None:
             raise HistoryError(f"{name} has something else than milliseconds")
     if any(type(member_id) is not str for member_id in event.removed_member_ids):
         raise HistoryError("removed_member_ids has something else than member ids")
+    if any(type(partition) is not str for partition in event.last_given_up):
+        raise HistoryError("last_given_up has something else than partitions")
     if event.last_arrival_ms is not None and not 0 <= event.last_arrival_ms <= WALL_MS_MAX:
         raise HistoryError(f"last_arrival_ms is out of range: {event.last_arrival_ms}")
     if event.from_state == event.to_state == "" and not event.dropped_count:

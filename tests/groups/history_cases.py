@@ -48,6 +48,7 @@ def by(consumer: Consumer) -> dict[str, Any]:
 def last(consumer: Consumer, arrival_ms: int) -> dict[str, Any]:
     return {
         "last_member_id": consumer.member_id,
+        "last_group_instance_id": consumer.instance_id,
         "last_client_id": consumer.client_id,
         "last_client_host": HOST,
         "last_arrival_ms": arrival_ms,

@@ -69,6 +69,7 @@ def _last_arrival(group: Group) -> dict[str, Any]:
         return {}
     return {
         "last_member_id": last.member_id,
+        "last_group_instance_id": last.group_instance_id,
         "last_client_id": last.client_id,
         "last_client_host": last.client_host,
         "last_arrival_ms": max(last.now_ms - (group.state_since_ms or 0), 0),

@@ -58,6 +58,7 @@ class Arrival(NamedTuple):
     client_id: str
     client_host: str
     now_ms: int
+    group_instance_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -176,7 +177,7 @@ class Group:
 
     def record_arrival(self, member: Member, now_ms: int) -> None:
         """Record that `member` has arrived in the present phase, as the last one so far."""
-        self.last_arrival = Arrival(member.member_id, *member.origin, now_ms)
+        self.last_arrival = Arrival(member.member_id, *member.origin, now_ms, member.group_instance_id)
 
     def park_join(self, member: Member, parked: Parked, now_ms: int) -> tuple[ReplyTo, ...]:
         """Park the member's JoinGroup until the join phase ends; return the parked request it replaces, if any."""

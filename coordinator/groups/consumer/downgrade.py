@@ -10,9 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from coordinator.effects import Effects, Moment, RequestContext
+from coordinator.effects import Effects, HistoryRow, Moment, RequestContext
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.classic.events import new_row
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.join_group import join_group
 from coordinator.groups.classic.member import Member
@@ -23,12 +22,14 @@ from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.classic.states import STABLE
 from coordinator.groups.classic.timers import JoinTimer, arm_session_timers, cancel_session_timer
 from coordinator.groups.consumer.assignors.specs import Target
+from coordinator.groups.consumer.events import Course, Standing
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.records import group_tombstones
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
-from coordinator.groups.consumer.states import MemberState
+from coordinator.groups.consumer.states import GroupState, MemberState
 from coordinator.groups.consumer.upgrade import IN_FORCE, send_back
+from coordinator.groups.consumer.waited_for import GivenUp
 from protocol.consumer import (
     PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
@@ -83,15 +84,33 @@ def downgrade_without(
     at: Moment,
     effects: Effects,
 ) -> None:
-    """Make a classic group of a group's members, but for those that leave, as `cause` says; it rebalances."""
+    """Make a classic group of a group's members, but for those that leave, as `cause` says; it rebalances.
+
+    To the history that they leave is an event of its own: who counts them by its cause knows of no downgrade.
+    """
     member_ids = list(group.table)
     gone = {member.member_id for member in leaving}
     staying = [_remaining(group, each) for each in member_ids if each not in gone]
     _write_tombstones(group, member_ids, effects)
+    course = shard.soft(group.group_id).course
+    course.record(group, Standing(group.epoch, group.state, len(staying)), cause, at, effects)
     classic = _become_classic(shard, group, staying, at, effects)
-    removed = tuple(member.member_id for member in leaving)
-    why = cause._replace(kind=CauseKind.GROUP_DOWNGRADED, detail=cause.kind.text, removed=removed)
-    prepare_rebalance(classic, at, why, effects)
+    why = cause._replace(kind=CauseKind.GROUP_DOWNGRADED, detail=cause.kind.text, removed=())
+    _rebalance(classic, group, course, why, at, effects)
+
+
+def _rebalance(
+    classic: Group, group: ConsumerGroup, course: Course, cause: Cause, at: Moment, effects: Effects
+) -> None:
+    """Begin the rebalance of what is a classic group now, or go on with the one that is on in the former group.
+
+    To the history it is in that one's state until then.
+    """
+    state, number = group.state.value, len(effects.history)
+    prepare_rebalance(classic, at, cause, effects)
+    course.hand_over(state, classic, at)
+    phase = {"phase_ms": {state: course.spent_ms(at.now_ms)}}
+    effects.history[number] = effects.history[number]._replace(from_state=state, phase=phase)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +134,15 @@ def downgrade_with(
     staying.append(Remaining(member, group.targets.get(replaced.member_id, {})))
     tombstones = [member.member_id if each == replaced.member_id else each for each in group.table]
     _write_tombstones(group, tombstones, effects)
-    classic = _become_classic(shard, group, staying, at, effects)
+    course = shard.soft(group.group_id).course
     cause = Cause.by(member, CauseKind.GROUP_DOWNGRADED, removed=(replaced.member_id,))
+    classic = _become_classic(shard, group, staying, at, effects)
     if replacement.is_settled:
-        effects.history.append(new_row(classic, at, cause))
+        came = GivenUp(member, (), course.rebalancing_ms(group.state.value, at.now_ms))
+        after = Standing(group.epoch, GroupState.STABLE, len(staying), came.fields(shard.topics))
+        course.record(group, after, cause, at, effects)
     else:
-        prepare_rebalance(classic, at, cause, effects)
+        _rebalance(classic, group, course, cause, at, effects)
 
 
 def join_instead(
@@ -142,8 +164,24 @@ def join_instead(
     join_group(classic, request, context, at, joined)
     if group.group_id in classic.groups:
         _write_tombstones(group, [], effects)
+        effects.history.append(_giving_way_row(shard, group, context, at))
         shard.forget(group.group_id, effects)
     effects.add(joined.result())
+
+
+def _giving_way_row(
+    shard: ConsumerGroups, group: ConsumerGroup, context: RequestContext, at: Moment
+) -> HistoryRow:
+    """The row of a group without members that is classic from now on; generations begin anew."""
+    empty = group.state.value
+    cause = Cause(
+        CauseKind.GROUP_DOWNGRADED,
+        "a classic member joins where there is none",
+        client_id=context.client_id,
+        client_host=context.client_host,
+    )
+    phase = {"phase_ms": {empty: shard.soft(group.group_id).course.spent_ms(at.now_ms)}}
+    return HistoryRow(group.group_id, 0, empty, empty, cause, at.wall_ms, 0, 0, phase)
 
 
 def _remaining(group: ConsumerGroup, member_id: str) -> Remaining:

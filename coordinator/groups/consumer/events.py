@@ -7,16 +7,18 @@ happens, nor words it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from coordinator.effects import Effects, HistoryRow, Moment
-from coordinator.groups.causes import Cause
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.states import GroupState
+from coordinator.groups.consumer.waited_for import GivenUp, Releases, held_by
 
 DEAD: Final = "Dead"
 """What a group is shown as that was removed, or of which nothing is known yet: as classic ones are."""
@@ -40,6 +42,7 @@ class Standing(NamedTuple):
     epoch: int
     state: GroupState
     member_count: int
+    last: Mapping[str, Any] = {}  # If it is Stable: the fields that name the member that was waited for.
 
 
 @dataclass(slots=True)
@@ -49,14 +52,13 @@ class Course:
     since_ms: int | None = None  # Since when the group is in its state; None: not known.
     rebalance_cause: str | None = None  # The slug of the cause that began it.
     rebalance_ms: dict[str, int] = field(default_factory=dict)  # In each state, so far.
-    last: dict[str, Any] = field(
-        default_factory=dict
-    )  # The fields of the member that gave something up last.
+    releases: Releases = field(default_factory=Releases)
 
     def begin_anew(self, group: ConsumerGroup, cause: Cause, at: Moment) -> None:
         """Begin with a group as it was read from the log, be it in the middle of a rebalance."""
         self.since_ms = at.now_ms
         self.rebalance_cause = cause.kind.slug if group.state.value in REBALANCING else None
+        self.releases.begin_anew(group.epoch)
 
     def take_over(self, classic: Group) -> None:
         """Begin with the classic group that is upgraded, be it in the middle of a rebalance."""
@@ -64,15 +66,36 @@ class Course:
         self.rebalance_cause = classic.rebalance_cause
         self.rebalance_ms = dict(classic.rebalance_ms)
 
-    def gave_up(self, member: ConsumerMember, now_ms: int) -> None:
-        """Note that a member confirmed what it had to give up: others may have waited for it."""
-        client_id, client_host = member.origin
-        self.last = {
-            "last_member_id": member.member_id,
-            "last_client_id": client_id,
-            "last_client_host": client_host,
-            "last_arrival_ms": 0 if self.since_ms is None else max(now_ms - self.since_ms, 0),
-        }
+    def hand_over(self, state: str, classic: Group, at: Moment) -> None:
+        """Let the classic group that a group in `state` becomes go on with its rebalance, if one is on."""
+        if state in REBALANCING:
+            spent_ms = self.rebalance_ms.get(state, 0) + self.spent_ms(at.now_ms)
+            classic.rebalance_cause = self.rebalance_cause
+            classic.rebalance_ms = self.rebalance_ms | {state: spent_ms}
+
+    def spent_ms(self, now_ms: int) -> int:
+        """How long the group is in its state."""
+        return 0 if self.since_ms is None else max(now_ms - self.since_ms, 0)
+
+    def rebalancing_ms(self, state: str, now_ms: int) -> int:
+        """How long the rebalance of a group in `state` is on; 0 if none is."""
+        if state not in REBALANCING:
+            return 0
+        return sum(self.rebalance_ms.values()) + self.spent_ms(now_ms)
+
+    def removed(
+        self, group: ConsumerGroup, members: Iterable[ConsumerMember], kind: CauseKind, now_ms: int
+    ) -> None:
+        """Note that members give up all that they have, as they are removed.
+
+        That raises the epoch: a member that waits since the present one waited for them, also if several go.
+        """
+        if group.assignment_epoch == group.epoch:
+            self.releases.begin_anew(group.epoch)
+        after_ms = self.rebalancing_ms(group.state.value, now_ms)
+        for member in members:
+            held = tuple(held_by(group.currents[member.member_id]))
+            self.releases.note(GivenUp(member, held, after_ms, kind))
 
     def record(
         self,
@@ -86,8 +109,8 @@ class Course:
         """Add the row of a group that comes from `came_from` (default: its state) and stands as `after` says."""
         before, to_state = came_from or group.state.value, after.state.value
         phase: dict[str, Any] = {}
-        spent_ms = 0 if self.since_ms is None else at.now_ms - self.since_ms
         if before != to_state:
+            spent_ms = self.spent_ms(at.now_ms)
             phase["phase_ms"] = {before: spent_ms}
             if before in REBALANCING:
                 self.rebalance_ms[before] = self.rebalance_ms.get(before, 0) + spent_ms
@@ -96,8 +119,13 @@ class Course:
         if before not in REBALANCING and (is_new or to_state in REBALANCING):
             self.rebalance_cause = cause.kind.slug
         if to_state not in REBALANCING and (before in REBALANCING or is_new):
-            phase |= {"rebalance_cause": self.rebalance_cause, "rebalance_ms": self.rebalance_ms, **self.last}
-            self.rebalance_cause, self.rebalance_ms, self.last = None, {}, {}
+            phase |= {
+                "rebalance_cause": self.rebalance_cause,
+                "rebalance_ms": self.rebalance_ms,
+                **after.last,
+            }
+            self.rebalance_cause, self.rebalance_ms = None, {}
+            self.releases.begin_anew(after.epoch)
         effects.history.append(_row(group.group_id, after, before, cause, at, phase))
 
 
@@ -107,9 +135,9 @@ def _row(
     removed_count = len(cause.removed)
     if removed_count > REMOVED_IDS_MAX:
         cause = cause._replace(removed=cause.removed[:REMOVED_IDS_MAX])
-    epoch, state, member_count = after
+    state, member_count = after.state.value, after.member_count
     return HistoryRow(
-        group_id, epoch, before, state.value, cause, at.wall_ms, member_count, removed_count, phase or None
+        group_id, after.epoch, before, state, cause, at.wall_ms, member_count, removed_count, phase or None
     )
 
 

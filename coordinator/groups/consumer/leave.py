@@ -84,6 +84,8 @@ def remove_members(
 
     `cause` is that of the first of them.
     """
+    detail = f"{len(members)} at once" if len(members) > 1 else cause.detail
+    cause = cause._replace(detail=detail, removed=tuple(each.member_id for each in members))
     if is_downgrade_due(shard, group, members):
         downgrade_without(shard, group, members, cause, at, effects)
         return
@@ -106,8 +108,7 @@ def remove_members(
         soft.forget(member.member_id, effects)
     left = len(group.members) - len(members)
     after = Standing(group.epoch + 1, GroupState.ASSIGNING if left else GroupState.EMPTY, left)
-    detail = f"{len(members)} at once" if len(members) > 1 else cause.detail
-    cause = cause._replace(detail=detail, removed=tuple(each.member_id for each in members))
+    soft.course.removed(group, members, cause.kind, at.now_ms)
     soft.course.record(group, after, cause, at, effects)
 
 

@@ -15,7 +15,7 @@ from coordinator.groups.classic.group import Group
 from coordinator.groups.consumer.assignors import ASSIGNORS
 from coordinator.groups.consumer.assignors.specs import MemberSpec, Target, as_kept, in_table_order
 from coordinator.groups.consumer.computing import ComputedTarget, ComputeTarget
-from coordinator.groups.consumer.events import Standing
+from coordinator.groups.consumer.events import Course, Standing
 from coordinator.groups.consumer.group import ConsumerGroup, take_one
 from coordinator.groups.consumer.java_order import JavaTable, string_hash
 from coordinator.groups.consumer.member import ConsumerMember
@@ -40,6 +40,7 @@ from coordinator.groups.consumer.regexes import RegexChange, change_regex, maybe
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
 from coordinator.groups.consumer.states import GroupState, MemberState, group_state
 from coordinator.groups.consumer.target import changed_targets
+from coordinator.groups.consumer.waited_for import GivenUp, held_by
 from protocol.errors import ErrorCode
 
 UNKNOWN_STATE = (
@@ -195,7 +196,8 @@ class MemberStep:
         if after != before:
             self.add(new_current_record(self.group.group_id, self.member.member_id, after))
             self._set_revocation_timer(after)
-        return after
+            return after
+        return before
 
     def _set_revocation_timer(self, current: CurrentAssignment) -> None:
         soft, member = self.shard.soft(self.group.group_id), self.member
@@ -210,8 +212,13 @@ class MemberStep:
     def record(self, current: CurrentAssignment, classic: Group | None = None) -> None:
         """Add what the step did to the group's history; `classic` is the group that it upgraded."""
         group, course = self.group, self.shard.soft(self.group.group_id).course
-        if self.found.current.pending_revocation and not current.pending_revocation:
-            course.gave_up(self.member, self.at.now_ms)
+        came_from = None
+        if classic is not None:
+            came_from = classic.state.value
+            course.take_over(classic)
+        elif group.group_id not in self.shard.groups:
+            came_from = GroupState.EMPTY.value
+        last = self._last(course, current, came_from)
         replaced = group.currents.get(self.found.took_over_from or self.member.member_id)
         is_another = self.found.took_over_from is not None or group.group_id not in self.shard.groups
         if not is_another and self._stands_as_before(replaced, current):
@@ -220,18 +227,37 @@ class MemberStep:
         if replaced is not None:
             take_one(standings, replaced.standing)
         standings[current.standing] = standings.get(current.standing, 0) + 1
-        after = Standing(
-            self.epoch, group_state(self.epoch, self.assignment_epoch, standings), sum(standings.values())
-        )
-        came_from = None
-        if classic is not None:
-            came_from = classic.state.value
-            course.take_over(classic)
-        elif group.group_id not in self.shard.groups:
-            came_from = GroupState.EMPTY.value
-        if self.epoch != group.epoch or after.state is not group.state or is_another:
-            cause = self._cause(after.state, is_upgrade=classic is not None)
+        state = group_state(self.epoch, self.assignment_epoch, standings)
+        after = Standing(self.epoch, state, sum(standings.values()))
+        if self.epoch != group.epoch or state is not group.state or is_another:
+            cause = self._cause(state, is_upgrade=classic is not None)
+            if state is GroupState.STABLE:
+                after = after._replace(last=last.fields(self.shard.topics))
+                if cause.kind is CauseKind.MEMBERS_RECONCILED:
+                    cause = cause._replace(detail=last.words(self.shard.topics))
             course.record(group, after, cause, self.at, self.effects, came_from)
+
+    def _last(self, course: Course, current: CurrentAssignment, came_from: str | None) -> GivenUp:
+        """Note what the member gives up, and return who was waited for if the step ends a rebalance.
+
+        That is the member itself, unless all that it did was to wait for what others had.
+        """
+        before, releases = self.found.current, course.releases
+        if self.epoch != self.group.epoch:
+            releases.begin_anew(self.epoch)
+        if current is before:
+            return GivenUp(self.member, (), 0)  # It ends no rebalance.
+        state = came_from or self.group.state.value
+        after_ms = course.rebalancing_ms(state, self.at.now_ms)
+        had, has = held_by(before), held_by(current)
+        own = GivenUp(self.member, tuple(had - has), after_ms)
+        releases.note(own)
+        if (
+            before.state is not MemberState.UNRELEASED_PARTITIONS
+            or before.member_epoch < releases.since_epoch
+        ):
+            return own
+        return releases.last_of(has - had) or own
 
     def _stands_as_before(self, before: CurrentAssignment | None, after: CurrentAssignment) -> bool:
         """Whether group and member are in the epochs and the member in the state that they were in."""

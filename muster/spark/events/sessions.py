@@ -24,7 +24,7 @@ JOINS: Final = frozenset(
         CauseKind.STATIC_MEMBER_REPLACED,
         CauseKind.STATIC_MEMBER_NOT_STORED,  # The member continues under its old id.
         CauseKind.GROUP_UPGRADED,  # The first member of the consumer protocol joined with it.
-        CauseKind.GROUP_DOWNGRADED,  # With a member: a classic one that took the place of the last other one.
+        CauseKind.GROUP_DOWNGRADED,  # If it removed one: a classic member took the place of the last other one.
     )
 )
 ACTS: Final = frozenset(
@@ -104,9 +104,10 @@ class SessionFold:
 
     def add(self, event: GroupEvent) -> list[Session]:
         """Take in the group's next event; return the sessions that it ends, or now shows to have ended."""
+        removed_any = bool(event.removed_member_ids)
         removed = (self._end(member_id, event) for member_id in event.removed_member_ids)
         ended = [session for session in removed if session is not None]
-        if event.cause in JOINS:
+        if event.cause in JOINS and (removed_any or event.cause != CauseKind.GROUP_DOWNGRADED.slug):
             self._join(event)
         self._record_activity(event)
         if event.to_state == DEAD.value:

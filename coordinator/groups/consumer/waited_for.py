@@ -1,0 +1,109 @@
+"""Whom a rebalance of a consumer group waited for, and to give up what: noted while it is on, named as it ends.
+
+A member comes to its target by its own requests, but may find that others still have what it is to get. So the
+last is the member whose request ends a rebalance, or the one that gave up the last of what this one waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from coordinator.groups.causes import CauseKind
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.reconciliation import CurrentAssignment
+from coordinator.topic_catalog import TopicImages
+
+GIVEN_UP_MAX: Final = 10
+"""The most partitions that one event names; its `last_given_up_count` counts them all."""
+
+HOW_REMOVED: Final = {
+    CauseKind.MEMBER_LEFT: "left",
+    CauseKind.REMOVED_BY_ADMIN: "was removed by admin",
+    CauseKind.SESSION_EXPIRED: "expired",
+    CauseKind.REVOCATION_TIMEOUT: "did not give up in time",
+    CauseKind.REJOIN_TIMEOUT: "did not join again in time",
+    CauseKind.SYNC_TIMEOUT: "did not sync in time",
+}
+"""What a member did that gave something up by its removal, in the words of a reason."""
+
+IdAndPartition: TypeAlias = tuple[bytes, int]
+"""A partition, by the id of its topic."""
+
+
+class GivenUp(NamedTuple):
+    """What a member gave up at once, perhaps nothing; `after_ms` is the time since the rebalance began."""
+
+    member: ConsumerMember
+    partitions: tuple[IdAndPartition, ...]
+    after_ms: int
+    removed_by: CauseKind | None = None  # Why it was removed, if it gave them up by that.
+
+    def fields(self, topics: TopicImages) -> dict[str, Any]:
+        """The fields of an event that say that this member was the last."""
+        member, names = self.member, self.names(topics)
+        return {
+            "last_member_id": member.member_id,
+            "last_group_instance_id": member.instance_id,
+            "last_client_id": member.client_id,
+            "last_client_host": member.client_host,
+            "last_arrival_ms": self.after_ms,
+            "last_given_up_count": len(names),
+            "last_given_up": tuple(names[:GIVEN_UP_MAX]),
+        }
+
+    def names(self, topics: TopicImages) -> list[str]:
+        """The partitions of topics that still exist, in order."""
+        named = ((topics.topic_name(topic_id), partition) for topic_id, partition in self.partitions)
+        existing = sorted((topic, partition) for topic, partition in named if topic is not None)
+        return [f"{topic}-{partition}" for topic, partition in existing]
+
+    def words(self, topics: TopicImages) -> str | None:
+        """Who gave up what, as the detail of a reason; None if it gave up nothing."""
+        names, member = self.names(topics), self.member
+        if not names:
+            return None
+        who = member.instance_id or member.client_id or member.member_id
+        how = None if self.removed_by is None else HOW_REMOVED.get(self.removed_by, self.removed_by.text)
+        return f"{listed(names, GIVEN_UP_MAX)} came from {who}" + ("" if how is None else f", which {how}")
+
+
+@dataclass(slots=True)
+class Releases:
+    """By which member each partition was given up last, of those that a member waits for in the present epoch.
+
+    Bounded by the partitions that members had.
+    """
+
+    since_epoch: int = 0  # A member of a former epoch waits for nothing here: it has not come yet.
+    _by_partition: dict[IdAndPartition, tuple[int, GivenUp]] = field(default_factory=dict)
+
+    def begin_anew(self, epoch: int) -> None:
+        """Forget all that was given up; from `epoch` on members wait for what they do not get."""
+        self.since_epoch = epoch
+        self._by_partition.clear()
+
+    def note(self, given_up: GivenUp) -> None:
+        """Note what was given up, behind all that was before."""
+        _, (number, _) = next(reversed(self._by_partition.items()), (None, (0, given_up)))
+        for each in given_up.partitions:
+            self._by_partition.pop(each, None)
+            self._by_partition[each] = (number + 1, given_up)
+
+    def last_of(self, partitions: Iterable[IdAndPartition]) -> GivenUp | None:
+        """Return what was given up last, of that which any of these partitions was among."""
+        found = [self._by_partition[each] for each in partitions if each in self._by_partition]
+        return max(found, key=lambda numbered: numbered[0])[1] if found else None
+
+
+def held_by(current: CurrentAssignment) -> set[IdAndPartition]:
+    """What others cannot have because of a member: it has it, or has not confirmed that it gave it up."""
+    held = (current.assigned, current.pending_revocation)
+    return {(topic_id, each) for epochs in held for topic_id, of_topic in epochs.items() for each in of_topic}
+
+
+def listed(names: list[str], most: int) -> str:
+    """Names as a list in words, of which the first few are named: "a, b and c", "a, b and 3 more"."""
+    shown = names if len(names) <= most else [*names[:most], f"{len(names) - most} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -1,0 +1,160 @@
+"""To the history, a group that becomes one of the other kind goes on: in its state, its rebalance, its members."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.effects import GroupEvent
+from muster.spark.events.aggregators import MemberAggregator
+from tests.groups.consumer import Consumer
+from tests.groups.consumer_groups.new_member import NewMember, settle
+from tests.groups.consumer_groups.test_shard import classic_group
+from tests.groups.driver import Driver
+from tests.spark.events.test_rebalances import folded
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver()
+
+
+def mixed_group(driver: Driver) -> tuple[list[Consumer], NewMember]:
+    """A classic group that a new member has joined, amid the rebalance that this is."""
+    members = classic_group(driver)
+    driver.advance(2_000)
+    new = NewMember(driver, "new")
+    new.beat()
+    return members, new
+
+
+def told(driver: Driver, count: int) -> list[tuple[str, str, str, int]]:
+    """The last events: what happened, between which states, and how many members were removed."""
+    return [
+        (each.cause, each.from_state, each.to_state, each.removed_count) for each in driver.history[-count:]
+    ]
+
+
+def expire_new_member(driver: Driver, members: list[Consumer]) -> None:
+    for _ in range(9):
+        driver.advance(5_000)
+        for each in members:
+            each.heartbeat()
+
+
+def test_a_crash_that_causes_a_downgrade_is_an_event_of_its_own_and_counts_as_one(driver: Driver) -> None:
+    members, _ = mixed_group(driver)
+    expire_new_member(driver, members)
+    assert told(driver, 2) == [
+        ("session_expired", "Reconciling", "Reconciling", 1),
+        ("group_downgraded", "Reconciling", "PreparingRebalance", 0),
+    ]
+    gone = driver.history[-2]
+    assert (gone.removed_member_ids, gone.member_count, gone.phase_ms) == (("new",), 2, {})
+    aggregator = MemberAggregator("g")
+    rows = [row for event in driver.history for row in aggregator.add(event)]
+    assert [row.columns["ended_by"] for row in rows if row.columns["member_id"] == "new"] == [
+        "session_expired"
+    ]
+    churned = [each.columns for each in aggregator.advance(driver.wall_ms + 2 * HOUR_MS)]
+    assert sum(row.get("expired", 0) for row in churned if row.get("client_id") == "new") == 1
+
+
+def test_a_downgrade_shows_the_state_that_it_ends_and_how_long_that_was(driver: Driver) -> None:
+    _, new = mixed_group(driver)
+    driver.advance(700)
+    new.leave()
+    downgraded = driver.last_event()
+    assert (downgraded.from_state, downgraded.phase_ms) == ("Reconciling", {"Reconciling": 700})
+    assert [each.cause for each in driver.history[-2:]] == ["member_left", "group_downgraded"]
+
+
+def test_the_rebalance_that_a_downgrade_meets_goes_on_with_its_cause_and_its_times(driver: Driver) -> None:
+    members, new = mixed_group(driver)
+    driver.advance(700)
+    new.leave()
+    driver.advance(20)
+    rejoin(driver, members)
+    end = driver.last_event()
+    assert (end.cause, end.rebalance_cause) == ("assignment_stored", "group_upgraded")
+    assert end.rebalance_ms == {"Reconciling": 700, "PreparingRebalance": 20, "CompletingRebalance": 0}
+
+
+def test_a_downgrade_of_a_stable_group_begins_the_rebalance(driver: Driver) -> None:
+    members, new = mixed_group(driver)
+    give_up(driver, members, new)
+    driver.advance(4_000)
+    new.leave()
+    downgraded = driver.last_event()
+    assert (downgraded.from_state, downgraded.phase_ms) == ("Stable", {"Stable": 4_000})
+    rejoin(driver, members)
+    assert driver.last_event().rebalance_cause == "group_downgraded"
+    assert folded(driver.history)[-1].cause == "group_downgraded"
+
+
+def give_up(driver: Driver, members: list[Consumer], new: NewMember) -> None:
+    """Let classic members, which own nothing by what they say, and the new one come to the target."""
+    for _ in range(4):
+        for each in members:
+            each.join(), each.sync({})
+        settle(new)
+    assert driver.shard.consumer_groups["g"].state.value == "Stable"
+
+
+def rejoin(driver: Driver, members: list[Consumer]) -> None:
+    for each in members:
+        each.send_join()
+    for each in members:
+        each.collect_join()
+    for each in members:
+        each.send_sync()
+
+
+def test_an_empty_group_that_gives_way_to_a_classic_one_says_so(driver: Driver) -> None:
+    new = NewMember(driver, "new")
+    new.beat()
+    new.leave()
+    epoch = driver.last_event().generation_id
+    driver.advance(900)
+    Consumer(driver, "old").join()
+    downgraded, joined = driver.history[-2:]
+    assert downgraded == GroupEvent(
+        "g",
+        0,
+        "Empty",
+        "Empty",
+        "last member of the consumer protocol gone, group is classic again: "
+        "a classic member joins where there is none",
+        driver.wall_ms,
+        client_id="old",
+        client_host="/10.0.0.1",
+        phase_ms={"Empty": 900},
+        cause="group_downgraded",
+    )
+    assert (joined.cause, joined.generation_id, epoch > 0) == ("member_joined", 0, True)
+
+
+def test_generations_that_begin_anew_with_a_classic_group_are_no_late_events() -> None:
+    """They may be of the same ms as the end of the last epoch."""
+    driver = Driver()
+    new = NewMember(driver, "new")
+    new.beat()
+    new.leave()
+    old = Consumer(driver, "old")
+    old.join()
+    driver.advance(3_000)
+    old.collect_join()
+    old.sync()
+    assert [each.outcome for each in folded(driver.history)] == ["Stable", "Empty", "Stable"]
+
+
+def test_an_empty_classic_group_that_a_new_member_joins_is_upgraded(driver: Driver) -> None:
+    members = classic_group(driver)
+    for each in members:
+        each.leave()
+    driver.advance(3_000)
+    driver.history.clear()
+    NewMember(driver, "new").beat()
+    (event,) = driver.history
+    assert (event.cause, event.from_state, event.phase_ms) == ("group_upgraded", "Empty", {"Empty": 3_000})
