@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 
 import pytest
@@ -54,12 +55,13 @@ def history_of_a_group() -> list[GroupEvent]:
 def test_a_history_reads_as_rebalances_and_what_happened_beside_them() -> None:
     shown = rows(rebalance_table(rebalance_views(history_of_a_group())))
     assert [row[1:9] for row in shown] == [
-        ["member joined (2 times)", "i-a", "a@10.0.0.1", "Stable", "1", "2", "6,000 ms", "0 ms"],
+        ["member joined (2 times)", "i-a", "a@10.0.0.1", "Stable", "1", "2", "joining 6,000 ms",
+         "syncing 0 ms"],
         ["session expired; then member joined: scale up", "b-00000000-0000-0000-0000-000000000002", "b@10.0.0.1",
-         "Stable", "2", "2", "250 ms", "0 ms"],
-        ["static member replaced", "i-a", "a-2@10.0.0.1", "Stable", "2", "2", "-", "-"],
+         "Stable", "2", "2", "joining 250 ms", "syncing 0 ms"],
+        ["static member replaced", "i-a", "a-2@10.0.0.1", "Stable, no rebalance", "2", "2", "-", "-"],
         ["member left: shutdown; then member left; then no members remain", "i-a", "a-2@10.0.0.1", "Empty", "3",
-         "0", "0 ms", "-"],
+         "0", "joining 0 ms", "-"],
     ]  # fmt: skip
 
 
@@ -68,9 +70,9 @@ def test_each_event_is_a_row_with_its_step_or_the_state_it_happened_in() -> None
     assert [row[0] for row in table] == [local_time(event.wall_ms) for event in history_of_a_group()]
     assert [row[1:] for row in table][-6:-3] == [
         ["PreparingRebalance -> CompletingRebalance", "2", "all members joined", "-", "-", "2",
-         "PreparingRebalance 250 ms", "i-a-00000000-0000-0000-0000-000000000001 a@10.0.0.1 after 250 ms"],
+         "PreparingRebalance 250 ms", "i-a a@10.0.0.1 after 250 ms"],
         ["CompletingRebalance -> Stable", "2", "leader's assignment stored", "i-a", "a@10.0.0.1", "2",
-         "CompletingRebalance 0 ms", "i-a-00000000-0000-0000-0000-000000000001 a@10.0.0.1 after 0 ms"],
+         "CompletingRebalance 0 ms", "i-a a@10.0.0.1 after 0 ms"],
         ["Stable", "2", "static member replaced", "i-a", "a-2@10.0.0.1", "2", "-", "-"],
     ]  # fmt: skip
 
@@ -90,6 +92,7 @@ def test_a_restart_and_a_gap_stand_beside_the_rebalance_that_they_interrupt() ->
     shown = rebalance_views([EVENT, GAP, restart, EVENT])
     assert [view.first for view in shown] == [EVENT, GAP, restart, EVENT]
     assert rows(rebalance_table(shown))[1][1:] == [GAP.reason, "-", "-", "-", "-", "-", "-", "-", "-"]
+    assert rows(rebalance_table(shown))[2][4] == "Stable, no rebalance"
     assert rows(event_table([GAP]))[0][1:4] == ["-", "-", GAP.reason]
 
 
@@ -107,6 +110,26 @@ def test_events_of_a_version_before_causes_read_as_well() -> None:
     old = GroupEvent("g", 1, "PreparingRebalance", "CompletingRebalance", "all members joined", NOW_MS)
     old = replace(old, phase_ms={"PreparingRebalance": 5}, last_member_id="m-1")
     assert rows(rebalance_table(rebalance_views([EVENT, old])))[0][-1] == "m-1"
+
+
+def test_it_is_shown_who_was_waited_for_to_give_up_what() -> None:
+    last = {
+        "last_member_id": "m-1",
+        "last_client_id": "c",
+        "last_client_host": "/10.0.0.1",
+        "last_arrival_ms": 70,
+    }
+    given_up = {"last_given_up_count": 12, "last_given_up": ("orders-1", "orders-2")}
+    end = replace(EVENT, from_state="Reconciling", to_state="Stable", **last, **given_up)
+    end = replace(end, rebalance_cause="member_joined", rebalance_ms={"Reconciling": 80})
+    (shown,) = rows(rebalance_table(rebalance_views([end])))
+    assert shown[-1] == "m-1 c@10.0.0.1 after 70 ms: orders-1, orders-2, 10 more"
+    assert rows(event_table([replace(end, last_group_instance_id="i-1")]))[0][-1].startswith("i-1 c@")
+
+
+def test_events_for_programs_are_those_on_the_topic() -> None:
+    assert history_json([EVENT]) == [json.loads(encode_event(EVENT)[1])]
+    assert history_json([EVENT])[0]["schema"] == 1
 
 
 @pytest.mark.parametrize(

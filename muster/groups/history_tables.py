@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from rich.table import Table
 
 from coordinator.effects import GroupEvent
+from coordinator.history.events import encode_event
 from muster.groups.history import GroupHistory
 from muster.groups.rebalance_views import Phases, RebalanceView
-from muster.groups.rebalances import ASSIGNING, FIRST_PHASES, LAST_PHASES, RECONCILING, Rebalance
+from muster.groups.rebalances import (
+    ASSIGNING,
+    FIRST_PHASES,
+    JOINING,
+    LAST_PHASES,
+    RECONCILING,
+    SYNCING,
+    Rebalance,
+)
 from muster.groups.tables import UNKNOWN, add_row, new_table
+
+PHASE_WORDS: Final = {
+    JOINING: "joining",
+    SYNCING: "syncing",
+    ASSIGNING: "assigning",
+    RECONCILING: "reconciling",
+}
+NO_REBALANCE: Final = "no rebalance"
 
 
 def rebalance_table(views: Iterable[RebalanceView]) -> Table:
-    """One row per rebalance, and per event outside of one, oldest first; times are in the local zone."""
+    """One row per rebalance, and per event outside of one, oldest first; times are in the local zone.
+
+    A classic group joins and syncs, a consumer group is assigning and reconciling: the cells say which it was.
+    """
     table = new_table(
         "time",
         "cause",
@@ -26,8 +46,8 @@ def rebalance_table(views: Iterable[RebalanceView]) -> Table:
         "outcome",
         "generation",
         "members",
-        "joining",
-        "assigning",
+        "first phase",
+        "second phase",
         "waited for",
     )
     for view in views:
@@ -39,7 +59,7 @@ def rebalance_table(views: Iterable[RebalanceView]) -> Table:
             *_member_and_client(view),
             _outcome(view),
             *_figures_of(view),
-            None if rebalance is None else _last_to_join(rebalance),
+            None if rebalance is None else _last_arrival(rebalance),
         )
     return table
 
@@ -58,16 +78,14 @@ def event_table(events: Iterable[GroupEvent]) -> Table:
             _client(event.client_id, event.client_host),
             event.member_count if event.group_id else None,
             ", ".join(f"{phase} {took_ms:,} ms" for phase, took_ms in event.phase_ms.items()),
-            _last_arrival(
-                event.last_member_id, event.last_client_id, event.last_client_host, event.last_arrival_ms
-            ),
+            _last_arrival(event),
         )
     return table
 
 
 def history_json(events: Iterable[GroupEvent]) -> list[dict[str, Any]]:
-    """The events as plain values for JSON, under the topic's field names."""
-    return [asdict(event) for event in events]
+    """The events as plain values for JSON, as they are on the topic."""
+    return [json.loads(encode_event(event)[1]) for event in events]
 
 
 def remarks(group_id: str, history: GroupHistory) -> Iterator[str]:
@@ -100,16 +118,18 @@ def _figures_of(view: RebalanceView) -> tuple[object, ...]:
 
 
 def _time_in(view: RebalanceView, phases: Phases) -> str | None:
-    """The time in these phases, with the name of one that only consumer groups have: it is not the heading's."""
+    """The time in these phases, with the name of the one that it was; without, if the group changed its kind."""
     spent_ms, only = view.spent_ms(phases), view.only_phase(phases)
     if spent_ms is None:
         return None
-    return f"{only} {spent_ms:,} ms" if only in (ASSIGNING, RECONCILING) else f"{spent_ms:,} ms"
+    return f"{spent_ms:,} ms" if only is None else f"{PHASE_WORDS[only]} {spent_ms:,} ms"
 
 
 def _outcome(view: RebalanceView) -> str:
-    outcome = view.last.to_state if view.rebalance is None else view.rebalance.outcome
-    return outcome if view.is_over else f"{outcome}, not over"
+    """The state that it ended in; of one event outside of rebalances also that it is none."""
+    if view.rebalance is None:
+        return f"{view.last.to_state}, {NO_REBALANCE}" if view.last.group_id else ""
+    return view.rebalance.outcome if view.is_over else f"{view.rebalance.outcome}, not over"
 
 
 def _member_and_client(view: RebalanceView) -> tuple[str | None, str | None]:
@@ -125,24 +145,16 @@ def _transition(event: GroupEvent) -> str:
     return f"{event.from_state} -> {event.to_state}" if is_step else event.to_state
 
 
-def _last_to_join(rebalance: Rebalance) -> str | None:
-    return _last_arrival(
-        rebalance.last_member_id,
-        rebalance.last_client_id,
-        rebalance.last_client_host,
-        rebalance.last_arrival_ms,
-    )
-
-
-def _last_arrival(
-    member_id: str | None, client_id: str | None, client_host: str | None, arrival_ms: int | None
-) -> str | None:
-    """The last member to join or sync, with its client and the time since the phase began; None if not known."""
-    if member_id is None:
+def _last_arrival(of: GroupEvent | Rebalance) -> str | None:
+    """Who was waited for, with its client, for how long, and to give up what; None if not known."""
+    who = _member(of.last_group_instance_id, of.last_member_id)
+    if of.last_member_id is None or who is None:
         return None
-    client = _client(client_id, client_host)
-    after = "" if arrival_ms is None else f" after {arrival_ms:,} ms"
-    return member_id + (f" {client}" if client else "") + after
+    client = _client(of.last_client_id, of.last_client_host)
+    after = "" if of.last_arrival_ms is None else f" after {of.last_arrival_ms:,} ms"
+    more = of.last_given_up_count - len(of.last_given_up)
+    given_up = ", ".join((*of.last_given_up, *((f"{more:,} more",) if more > 0 else ())))
+    return who + (f" {client}" if client else "") + after + (f": {given_up}" if given_up else "")
 
 
 def _member(group_instance_id: str | None, member_id: str | None) -> str | None:

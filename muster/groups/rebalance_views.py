@@ -76,7 +76,8 @@ class RebalanceView:
 
     def only_phase(self, phases: Phases) -> str | None:
         """The one of these phases that it went through; None if there were both, or neither is known."""
-        found = self._completed(phases)
+        states = {state for event in self.events for state in (event.from_state, event.to_state)}
+        found = self._completed(phases) | states.intersection(phases)
         return found.pop() if len(found) == 1 else None
 
     def _completed(self, phases: Phases) -> set[str]:

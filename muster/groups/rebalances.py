@@ -72,8 +72,15 @@ class Rebalance(NamedTuple):
     last_client_id: str | None
     last_client_host: str | None
     last_arrival_ms: int | None
+    last_group_instance_id: str | None
+    last_given_up_count: int
+    last_given_up: list[str]
     member_count: int
     outcome: str
+
+
+NOBODY: Final[tuple[Any, ...]] = (None, None, None, None, None, 0, [])
+"""The fields `last_*` of a rebalance of which nobody is known to be the last."""
 
 
 @dataclass(slots=True)
@@ -88,7 +95,7 @@ class Running:
     client_host: str | None = None
     causes: list[str] = field(default_factory=list)
     attempts: int = 1
-    last: list[Any] = field(default_factory=lambda: [None] * 4)  # `last_*` of the latest join phase.
+    last: list[Any] = field(default_factory=lambda: list(NOBODY))  # `last_*`, of the latest join phase.
     spent_ms: dict[str, int] = field(default_factory=dict)  # By phase, of the phases that ended.
     phase: str = JOINING
     phase_since_ms: int = 0
@@ -113,6 +120,7 @@ class Running:
     def load(cls, dumped: dict[str, Any]) -> Running:
         """The rebalance from its stored fields; former slugs of causes are replaced by today's."""
         running = cls(**dumped)
+        running.last += NOBODY[len(running.last) :]  # Stored by a version that had fewer of them.
         running.cause = None if running.cause is None else current_slug(running.cause)
         running.causes = [current_slug(cause) for cause in running.causes]
         return running
@@ -130,7 +138,14 @@ class Running:
             self.attempts += 1  # What members were about to have is replaced.
         if event.from_state != SYNCING and event.last_member_id is not None:
             origin = (event.last_client_id, event.last_client_host)
-            self.last = [event.last_member_id, *origin, event.last_arrival_ms]
+            given_up = (event.last_given_up_count, list(event.last_given_up))
+            self.last = [
+                event.last_member_id,
+                *origin,
+                event.last_arrival_ms,
+                event.last_group_instance_id,
+                *given_up,
+            ]
         if event.to_state != self.phase:
             self.phase, self.phase_since_ms = event.to_state, event.wall_ms
         self.heard_ms = max(self.heard_ms, event.wall_ms)
@@ -186,6 +201,9 @@ class Running:
             last_client_id=self.last[1],
             last_client_host=self.last[2],
             last_arrival_ms=self.last[3],
+            last_group_instance_id=self.last[4],
+            last_given_up_count=self.last[5],
+            last_given_up=self.last[6],
             member_count=self.member_count,
             outcome=outcome,
         )
@@ -217,7 +235,7 @@ class RebalanceFold:
         """The role of the group's next event."""
         if self._is_late(event):
             return EventRole.LATE
-        # The row of a downgrade begins in Stable, as the classic group does that is made there.
+        # Until 0.1.0 the row of a downgrade began in Stable, as the classic group did that was made there.
         is_downgrade = event.cause == CauseKind.GROUP_DOWNGRADED.slug
         if self.running is not None and (event.from_state in REBALANCING or is_downgrade):
             return EventRole.CONTINUES
@@ -273,8 +291,8 @@ class RebalanceFold:
         return running.cut_off(event.group_id, running.heard_ms, UNKNOWN)
 
     def _forget_past_of(self, event: GroupEvent) -> None:
-        """Forget the last ended generation if the group was removed or restarted: generations may begin again."""
-        if DEAD.value in (event.from_state, event.to_state):
+        """Forget the last ended generation where they may begin again: at a removal, a restart, another kind."""
+        if DEAD.value in (event.from_state, event.to_state) or event.cause in CHANGES_OF_KIND:
             self.ended_generation, self.ended_ms = -1, -1
 
     def dump(self) -> list[Any]:

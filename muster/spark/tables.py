@@ -115,11 +115,16 @@ REBALANCES: Final = Table(
         _null(
             "last_member_id",
             "STRING",
-            "who came last to the last join phase, or was the last to give something up",
+            "who came last: to the last join phase; of a consumer group, who was waited for",
         ),
         _null("last_client_id", "STRING", "of that member"),
         _null("last_client_host", "STRING", "of that member"),
-        _null("last_arrival_ms", "BIGINT", "how long after the phase's begin that was"),
+        _null(
+            "last_arrival_ms", "BIGINT", "how long after that phase, or the consumer group's rebalance, began"
+        ),
+        _null("last_group_instance_id", "STRING", "of that member, if it is static"),
+        _null("last_given_up_count", "INT", "number of partitions that it gave up then"),
+        _null("last_given_up", "ARRAY<STRING>", "the first ten of them, as topic-partition"),
         Column("member_count", "INT", "members when it ended"),
         Column("outcome", "STRING", "the state it ended in; Unknown if no event shows its end"),
     ),

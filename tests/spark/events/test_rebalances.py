@@ -13,7 +13,7 @@ from coordinator.groups.causes import RENAMED_SLUGS
 from coordinator.groups.causes import CauseKind as Kind
 from coordinator.history.events import encode_event
 from muster.groups.history import Newest
-from muster.groups.history_tables import local_time, rebalance_table
+from muster.groups.history_tables import PHASE_WORDS, local_time, rebalance_table
 from muster.groups.rebalance_views import rebalance_views
 from muster.groups.rebalances import UNKNOWN, Rebalance, RebalanceFold
 from muster.spark.events.aggregators import RebalanceAggregatorFactory
@@ -90,6 +90,9 @@ def test_a_rebalance_has_its_row_with_its_end_and_all_that_happened_within() -> 
             last_client_id="a-1",
             last_client_host=None,
             last_arrival_ms=880,
+            last_group_instance_id=None,
+            last_given_up_count=0,
+            last_given_up=[],
             member_count=2,
             outcome="Stable",
         )
@@ -189,9 +192,11 @@ def as_shown(row: Rebalance, cells: list[str]) -> list[str]:
     """What the command's cells have to be by a row of the job's table, but for what that leaves out."""
     _, causes, member, client, *_, joining, assigning, _ = cells
     first, last_phases = (cell.rpartition(" ms")[0].rpartition(" ")[0] for cell in (joining, assigning))
-    assert {first, last_phases} <= {"", "Assigning", "Reconciling"}
+    assert {first, last_phases} <= {"", *PHASE_WORDS.values()}
     began = causes.partition("; then ")[0].partition(" (")[0] == (row.reason or "-") or not row.reason
-    last = None if row.last_member_id is None else f"{row.last_member_id} {row.last_client_id}@10.0.0.1"
+    who = row.last_group_instance_id or row.last_member_id
+    given_up = f": {', '.join(row.last_given_up)}" if row.last_given_up else ""
+    last = None if who is None else f"{who} {row.last_client_id}@10.0.0.1"
     return [
         local_time(row.started_at),
         causes if began else f"not begun by {row.reason}",
@@ -202,7 +207,7 @@ def as_shown(row: Rebalance, cells: list[str]) -> list[str]:
         str(row.member_count),
         f"{first} {row.join_ms:,} ms".strip() if row.join_ms or joining != "-" else "-",
         f"{last_phases} {row.sync_ms:,} ms".strip() if row.sync_ms or assigning != "-" else "-",
-        "-" if last is None else f"{last} after {row.last_arrival_ms:,} ms",
+        "-" if last is None else f"{last} after {row.last_arrival_ms:,} ms{given_up}",
     ]
 
 

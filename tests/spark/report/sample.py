@@ -125,7 +125,9 @@ class Sample:
             "reason": f"{cause.replace('_', ' ')}: {client}", "causes": [cause, "all_members_joined"],
             "member_id": f"{client}-{generation:04x}", "client_id": client, "client_host": host(client),
             "last_member_id": f"{late}-{generation:04x}", "last_client_id": late, "last_client_host": host(late),
-            "last_arrival_ms": int(join * 0.97), "member_count": kind.members, "outcome": "Stable",
+            "last_arrival_ms": int(join * 0.97), "last_group_instance_id": None,
+            "last_given_up_count": 0, "last_given_up": [],
+            "member_count": kind.members, "outcome": "Stable",
         }  # fmt: skip
 
     def _end_session(self, kind: Kind, client: str, living: dict[str, int], at: int, cause: str) -> None:

@@ -58,7 +58,9 @@ def many_groups(
         "cause": causes[of_rebalance % 2],
         "reason": reasons, "causes": pa.repeat(pa.scalar(["member_left"]), rebalance_rows), "member_id": clients,
         "client_id": clients, "client_host": hosts, "last_member_id": clients, "last_client_id": clients,
-        "last_client_host": hosts, "last_arrival_ms": ms, "member_count": ms * 0 + 4,
+        "last_client_host": hosts, "last_arrival_ms": ms, "last_group_instance_id": clients,
+        "last_given_up_count": ms * 0, "last_given_up": pa.repeat(pa.scalar(["orders-1"]), rebalance_rows),
+        "member_count": ms * 0 + 4,
         "outcome": np.full(rebalance_rows, "Stable"),
     })  # fmt: skip
 
