@@ -42,8 +42,10 @@ def a_topic_grows(driver: Driver) -> GroupEvent:
     driver.topics.grow("orders", 5)
     only.own()
     return step(
-        driver, 3, (STABLE, STABLE), "topics changed", cause="topics_changed", member_count=1, **of(only),
-        rebalance_cause="topics_changed", last_member_id="a", last_client_id="a", last_client_host=HOST,
+        driver, 3, (STABLE, STABLE), "topics changed: orders has 5 partitions, had 4", cause="topics_changed",
+        member_count=1,
+        rebalance_cause="topics_changed",
+        last_member_id="a", last_client_id="a", last_client_host=HOST,
         last_arrival_ms=0,
     )  # fmt: skip
 
@@ -56,7 +58,8 @@ def an_expression_matches_another_topic(driver: Driver) -> GroupEvent:
     driver.history.clear()
     driver.finish_work()
     return step(
-        driver, 2, (STABLE, ASSIGNING), "topics that an expression matches changed", member_count=1,
+        driver, 2, (STABLE, ASSIGNING), member_count=1,
+        reason="topics that an expression matches changed: ord.* gained orders",
         cause="expression_resolved", phase_ms={STABLE: 1_000},
     )  # fmt: skip
 

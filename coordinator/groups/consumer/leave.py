@@ -104,6 +104,8 @@ def remove_members(
     metadata_hash = shard.hash_of(names)
     effects.records.append(new_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
     soft = shard.soft(group.group_id)
+    if metadata_hash != soft.topics.metadata_hash:
+        soft.topics.watch(metadata_hash, shard.images(sorted(names)))
     for member in members:
         soft.forget(member.member_id, effects)
     left = len(group.members) - len(members)

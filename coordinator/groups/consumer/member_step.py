@@ -65,6 +65,9 @@ class MemberStep:
     is_homogeneous: bool = field(init=False)
     assignment_epoch: int = field(init=False)  # Of the target, which the step may compute.
     is_changed: bool = False  # Whether the member subscribes to something else now.
+    topic_changes: str | None = (
+        None  # What became of the group's topics, in words; None if that is not known.
+    )
 
     def __post_init__(self) -> None:
         self.epoch = self.group.epoch
@@ -120,8 +123,13 @@ class MemberStep:
             and group.static_member(self.member.instance_id) is None
         )
         with group.subscriptions.supposing(self.found.member, self.member):
-            metadata_hash = self.shard.hash_of(group.subscriptions.topics())
+            names = group.subscriptions.topics()
+            metadata_hash = self.shard.hash_of(names)
             self.is_homogeneous = group.subscriptions.are_homogeneous(len(group.members) + is_new)
+        if metadata_hash != soft.topics.metadata_hash:
+            images = self.shard.images(sorted(names))
+            self.topic_changes = soft.topics.changes(group.metadata_hash, images)
+            soft.topics.watch(metadata_hash, images)
         if is_due or metadata_hash != group.metadata_hash:
             self.epoch += 1
             self.add(new_epoch_record(group.group_id, self.epoch, metadata_hash))
@@ -278,8 +286,10 @@ class MemberStep:
             kind = CauseKind.STATIC_MEMBER_REPLACED
         elif self.member.member_id not in self.group.members:
             kind = CauseKind.MEMBER_JOINED
+        elif is_bumped and not self.is_changed:
+            return Cause(CauseKind.TOPICS_CHANGED, self.topic_changes)  # No doing of this member.
         elif is_bumped:
-            kind = CauseKind.MEMBER_METADATA_CHANGED if self.is_changed else CauseKind.TOPICS_CHANGED
+            kind = CauseKind.MEMBER_METADATA_CHANGED
         elif state is GroupState.STABLE:
             kind = CauseKind.MEMBERS_RECONCILED
         else:

@@ -23,10 +23,15 @@ from coordinator.groups.consumer.refusal import Refused
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
 from coordinator.groups.consumer.states import GroupState
 from coordinator.groups.consumer.subscriptions import ResolvedRegex
+from coordinator.groups.consumer.waited_for import listed
+from coordinator.groups.consumer.watched_topics import CHANGES_MAX
 from protocol.errors import ErrorCode
 
 BETWEEN_RUNS_MS: Final = 10_000
 """The least time between two runs of one group (A47)."""
+
+SHOWN_CHARS: Final = 64
+"""Characters of an expression that a reason shows, so that there is room for topics."""
 
 
 @unique
@@ -151,10 +156,26 @@ def on_regexes_resolved(shard: ConsumerGroups, event: RegexesResolved, at: Momen
         topics.update(resolved.topics)
         effects.records.append(new_regex_record(group.group_id, regex, resolved))
     names = subscriptions.by_name.keys() | {topic for topic, count in topics.items() if count > 0}
-    metadata_hash = shard.hash_of(names)
+    metadata_hash, changes = shard.hash_of(names), matched_otherwise(subscriptions.resolved, event.resolved)
+    if metadata_hash != soft.topics.metadata_hash:
+        images = shard.images(sorted(names))
+        changes = changes or soft.topics.changes(group.metadata_hash, images)
+        soft.topics.watch(metadata_hash, images)
     if is_changed or metadata_hash != group.metadata_hash:
         effects.records.append(new_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
         soft.refreshed(at.now_ms, group.epoch + 1, shard.topics.version)
         after = Standing(group.epoch + 1, GroupState.ASSIGNING, len(group.members))
         soft.course.releases.begin_anew(group.epoch + 1)
-        soft.course.record(group, after, Cause(CauseKind.EXPRESSION_RESOLVED), at, effects)
+        soft.course.record(group, after, Cause(CauseKind.EXPRESSION_RESOLVED, changes), at, effects)
+
+
+def matched_otherwise(before: Mapping[str, ResolvedRegex], after: Mapping[str, ResolvedRegex]) -> str | None:
+    """Say which topics each expression gained and lost, in words; None if it is none."""
+    told = []
+    for regex, resolved in after.items():
+        former = before[regex].topics if regex in before else ()
+        gained, lost = sorted({*resolved.topics} - {*former}), sorted({*former} - {*resolved.topics})
+        shown = regex if len(regex) <= SHOWN_CHARS else regex[: SHOWN_CHARS - 1] + "…"
+        told += [f"{shown} gained {listed(gained, CHANGES_MAX)}"] if gained else []
+        told += [f"{shown} lost {listed(lost, CHANGES_MAX)}"] if lost else []
+    return listed(told, CHANGES_MAX) if told else None

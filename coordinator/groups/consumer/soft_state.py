@@ -13,6 +13,7 @@ from coordinator.groups.consumer.timers import (
     MemberSessionTimer,
     RevocationTimer,
 )
+from coordinator.groups.consumer.watched_topics import WatchedTopics
 
 REFRESH_MS: Final = 2**31 - 1
 """After so long a group's topics are looked at anew even if nobody reported a change, as in Kafka."""
@@ -37,6 +38,7 @@ class SoftState:
     )
     seen_version: int = 0  # Of the topics, when they were last looked at.
     course: Course = field(default_factory=Course)
+    topics: WatchedTopics = field(default_factory=WatchedTopics)
     is_resolving: bool = False  # A run for its regular expressions is under way.
     sessions: dict[str, Session] = field(default_factory=dict)
     joins: set[str] = field(default_factory=set)  # Ids of classic members that were told to join again.
