@@ -34,6 +34,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from tests.simulation.accounts import Before, own_answer
 from tests.simulation.claims import Claims, MemberClaims, Where
+from tests.simulation.consumer_rows import ConsumerRows
 from tests.simulation.marks import Marks
 from tests.simulation.mixed_before import ConsumerBefore, ended, members_of, staying
 from tests.simulation.mixed_marks import KNOWN
@@ -68,6 +69,7 @@ class MixedWitness(Witness):
         super().__init__()
         self.claims = Claims(self.violated, self.marks)
         self.mixed = MixedSights(self.marks)
+        self.rows = ConsumerRows(self.violated)
         self.deadlines.aside_ms = ASIDE_MS
         self.heartbeat_answers = (
             *HEARTBEAT_ANSWERS,
@@ -107,6 +109,7 @@ class MixedWitness(Witness):
         if group is None or classic is not None:
             return super()._before_request(shard, group_id)
         self.claims.check_group_epoch(group_id, group.epoch)
+        self.rows.before(group)
         epochs = {
             member_id: (current.member_epoch, current.previous_epoch)
             for member_id, current in group.currents.items()
@@ -129,6 +132,7 @@ class MixedWitness(Witness):
                     self._begun[id(event.context.reply_to)] = event.context.reply_to, now_ms
         super().after(shard, event, result, before, now_ms)
         self.mixed.after(shard, event, result)
+        self.rows.after(result)
         for group_id in ended(result):
             self.claims.ended(group_id)
 
@@ -374,6 +378,8 @@ class MixedWitness(Witness):
             self._check_loaded(shard, group_id)
             self.claims.begin_anew(group_id, now_ms)
         self.mixed.on_loaded(shard)
+        for group in shard.consumer_groups.values():
+            self.rows.on_loaded(group)
 
     def _check_loaded(self, shard: Shard, group_id: str) -> None:
         """What members were shown that they have, they have."""
