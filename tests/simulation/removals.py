@@ -54,9 +54,13 @@ def _of_timer(removed: Removed, key: Any, now_ms: int, marks: Marks) -> str | No
             return _too_soon("having to give up", since_ms, claims.rebalance_ms, now_ms)
         case ClassicJoinTimer():
             marks.reach("rejoin_timed_out")
+            if claims.rejoin_ms is None:
+                return "for not joining again, which it did or was not told to"
             return _too_soon("having to join again", claims.rejoin_ms, claims.rebalance_ms, now_ms)
         case ClassicSyncTimer():
             marks.reach("sync_timed_out")
+            if claims.sync_ms is None:
+                return "for no SyncGroup, which it sent or did not owe"
             return _too_soon("having to sync", claims.sync_ms, claims.rebalance_ms, now_ms)
     return f"by a timer that removes nobody: {key}"
 

@@ -306,11 +306,10 @@ def on_classic_timer(
 ) -> None:
     """Remove a classic member whose JoinGroup or SyncGroup has not come in time (A59)."""
     soft, group = shard.known_soft(timer.group_id), shard.groups.get(timer.group_id)
-    kind = CauseKind.SYNC_TIMEOUT
-    if isinstance(timer, ClassicJoinTimer):
-        kind = CauseKind.REJOIN_TIMEOUT
-    if soft is not None:
-        (soft.joins if kind is CauseKind.REJOIN_TIMEOUT else soft.syncs).discard(timer.member_id)
+    if soft is None or not soft.is_late(timer, at.now_ms):
+        return
     if group is not None and timer.member_id in group.members:
+        is_join = isinstance(timer, ClassicJoinTimer)
+        kind = CauseKind.REJOIN_TIMEOUT if is_join else CauseKind.SYNC_TIMEOUT
         member = group.members[timer.member_id]
         remove_members(shard, group, [member], Cause.by(member, kind), at, effects)

@@ -128,8 +128,9 @@ def on_session_timer(shard: ConsumerGroups, timer: MemberSessionTimer, at: Momen
 def on_revocation_timer(shard: ConsumerGroups, timer: RevocationTimer, at: Moment, effects: Effects) -> None:
     """Remove a member that has not confirmed in time what it gave up, if it is still where it was then."""
     soft, group = shard.known_soft(timer.group_id), shard.groups.get(timer.group_id)
-    epoch = None if soft is None else soft.revocations.pop(timer.member_id, None)
     current = None if group is None else group.currents.get(timer.member_id)
-    if group is not None and current is not None and current.member_epoch == epoch:
+    if soft is None or group is None or current is None:
+        return
+    if soft.is_revocation_over(timer.member_id, current.member_epoch, at.now_ms):
         member = group.members[timer.member_id]
         remove_members(shard, group, [member], Cause.by(member, CauseKind.REVOCATION_TIMEOUT), at, effects)

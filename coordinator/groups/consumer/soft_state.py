@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from coordinator.effects import Effects
 from coordinator.groups.consumer.events import Course
@@ -27,9 +27,20 @@ class Session:
     timer_ms: int  # When its timer fires, no later than the deadline.
 
 
+class Revocation(NamedTuple):
+    """Until when a member has to confirm what it gave up, and in which epoch it is; monotonic ms."""
+
+    epoch: int
+    deadline_ms: int
+
+
 @dataclass(slots=True)
 class SoftState:
-    """The soft state of one group."""
+    """The soft state of one group.
+
+    A timer that fired may have waited for a target, behind the request that ends it or sets it anew: so each is
+    asked whether it is over.
+    """
 
     group_id: str
     refresh_at_ms: int | None = None  # None: with the next heartbeat.
@@ -41,13 +52,10 @@ class SoftState:
     topics: WatchedTopics = field(default_factory=WatchedTopics)
     is_resolving: bool = False  # A run for its regular expressions is under way.
     sessions: dict[str, Session] = field(default_factory=dict)
-    joins: set[str] = field(default_factory=set)  # Ids of classic members that were told to join again.
-    syncs: set[str] = field(
-        default_factory=set
-    )  # Ids of classic members that have yet to fetch their assignment.
-    revocations: dict[str, int] = field(
-        default_factory=dict
-    )  # Member id to the epoch in which it has to confirm.
+    # By member id; deadlines in monotonic ms.
+    joins: dict[str, int] = field(default_factory=dict)  # Until when classic members are to join again.
+    syncs: dict[str, int] = field(default_factory=dict)  # Until when they are to fetch their assignment.
+    revocations: dict[str, Revocation] = field(default_factory=dict)
 
     def is_stale(self, now_ms: int, epoch: int, version: int) -> bool:
         """Whether the group's topics have to be looked at again; `version` is that of all topics.
@@ -91,8 +99,16 @@ class SoftState:
         return False
 
     def await_revocation(self, member_id: str, epoch: int, deadline_ms: int, effects: Effects) -> None:
-        self.revocations[member_id] = epoch
+        self.revocations[member_id] = Revocation(epoch, deadline_ms)
         effects.set_timer(RevocationTimer(self.group_id, member_id), deadline_ms)
+
+    def is_revocation_over(self, member_id: str, epoch: int, now_ms: int) -> bool:
+        """Whether a member in this epoch has not confirmed in time, as the timer for that fires."""
+        revocation = self.revocations.get(member_id)
+        if revocation is None or now_ms < revocation.deadline_ms:
+            return False
+        del self.revocations[member_id]
+        return revocation.epoch == epoch
 
     def end_revocation(self, member_id: str, effects: Effects) -> None:
         if self.revocations.pop(member_id, None) is not None:
@@ -101,22 +117,29 @@ class SoftState:
     def await_join(self, member_id: str, deadline_ms: int, effects: Effects) -> None:
         """Set the timer for a classic member's next JoinGroup, unless it runs already."""
         if member_id not in self.joins:
-            self.joins.add(member_id)
+            self.joins[member_id] = deadline_ms
             effects.set_timer(ClassicJoinTimer(self.group_id, member_id), deadline_ms)
 
     def end_join(self, member_id: str, effects: Effects) -> None:
-        if member_id in self.joins:
-            self.joins.remove(member_id)
+        if self.joins.pop(member_id, None) is not None:
             effects.set_timer(ClassicJoinTimer(self.group_id, member_id), None)
 
     def await_sync(self, member_id: str, deadline_ms: int, effects: Effects) -> None:
-        self.syncs.add(member_id)
+        self.syncs[member_id] = deadline_ms
         effects.set_timer(ClassicSyncTimer(self.group_id, member_id), deadline_ms)
 
     def end_sync(self, member_id: str, effects: Effects) -> None:
-        if member_id in self.syncs:
-            self.syncs.remove(member_id)
+        if self.syncs.pop(member_id, None) is not None:
             effects.set_timer(ClassicSyncTimer(self.group_id, member_id), None)
+
+    def is_late(self, timer: ClassicJoinTimer | ClassicSyncTimer, now_ms: int) -> bool:
+        """Whether what a classic member was to do has not come in time, as the timer for that fires."""
+        deadlines = self.joins if isinstance(timer, ClassicJoinTimer) else self.syncs
+        deadline_ms = deadlines.get(timer.member_id)
+        if deadline_ms is None or now_ms < deadline_ms:
+            return False
+        del deadlines[timer.member_id]
+        return True
 
     def forget(self, member_id: str, effects: Effects) -> None:
         """Cancel the timers of a member that is gone."""

@@ -169,6 +169,9 @@ def test_a_member_that_gives_nothing_up_in_time_leaves_a_classic_group() -> None
 @pytest.mark.parametrize("timer", [ClassicJoinTimer("g", "a"), ClassicSyncTimer("g", "a")])
 def test_a_classic_member_that_is_late_changes_no_kind(timer: ClassicJoinTimer | ClassicSyncTimer) -> None:
     world = mixed()
+    soft = world.shard.soft("g")
+    begin = soft.await_join if isinstance(timer, ClassicJoinTimer) else soft.await_sync
+    begin("a", LATER.now_ms, Effects())
     world.effects = Effects()
     on_classic_timer(world.shard, timer, LATER, world.effects)
     assert world.written == ["-8 a", "-7 a", "-5 a", "3"]

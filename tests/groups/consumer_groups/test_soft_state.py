@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from coordinator.effects import Effects, SetTimer
 from coordinator.groups.consumer.soft_state import REFRESH_MS, SoftState
-from coordinator.groups.consumer.timers import ClassicJoinTimer, MemberSessionTimer, RevocationTimer
+from coordinator.groups.consumer.timers import (
+    ClassicJoinTimer,
+    ClassicSyncTimer,
+    MemberSessionTimer,
+    RevocationTimer,
+)
 
 SESSION = MemberSessionTimer("g", "m")
 
@@ -51,6 +56,40 @@ def test_the_time_to_join_again_runs_once() -> None:
         SetTimer(ClassicJoinTimer("g", "m"), None),
         SetTimer(ClassicJoinTimer("g", "m"), 20_000),
     ]
+
+
+def test_a_classic_member_is_late_if_what_it_owed_has_not_come_and_its_time_was_not_set_anew() -> None:
+    """The timer that fired may have waited behind the request that ended it."""
+    soft, effects = SoftState("g"), Effects()
+    joining, syncing = ClassicJoinTimer("g", "m"), ClassicSyncTimer("g", "m")
+    soft.await_join("m", 9_000, effects)
+    soft.await_sync("m", 8_000, effects)
+    assert soft.is_late(syncing, 8_000)
+    assert not soft.is_late(joining, 8_000)
+    soft.await_sync("m", 9_000, effects)
+    soft.end_join("m", effects)
+    assert not soft.is_late(joining, 9_000), "it has joined"
+    soft.end_sync("m", effects)
+    assert not soft.is_late(syncing, 9_000), "it has its assignment"
+    soft.await_join("m", 20_000, effects)
+    soft.await_sync("m", 20_000, effects)
+    assert not soft.is_late(joining, 9_000)
+    assert not soft.is_late(syncing, 9_000)
+    assert soft.is_late(joining, 20_000)
+    assert soft.is_late(syncing, 20_000)
+
+
+def test_a_member_has_not_confirmed_in_time_if_it_is_in_the_same_epoch_and_its_time_was_not_set_anew() -> (
+    None
+):
+    soft, effects = SoftState("g"), Effects()
+    soft.await_revocation("m", 3, 9_000, effects)
+    soft.await_revocation("m", 3, 20_000, effects)
+    assert not soft.is_revocation_over("m", 3, 9_000)
+    assert soft.is_revocation_over("m", 3, 20_000)
+    assert not soft.is_revocation_over("m", 3, 20_000), "it is forgotten"
+    soft.await_revocation("m", 3, 30_000, effects)
+    assert not soft.is_revocation_over("m", 4, 30_000)
 
 
 def test_a_member_that_is_gone_has_no_timers() -> None:
