@@ -80,11 +80,15 @@ class SoftState:
 
     def move_session(self, member_id: str, deadline_ms: int) -> bool:
         """Let a session end later, if that takes no timer to be set; return whether."""
-        session = self.sessions.get(member_id)
-        if session is None or session.timer_ms > deadline_ms:
+        if not self.can_move_session(member_id, deadline_ms):
             return False
-        session.deadline_ms = deadline_ms
+        self.sessions[member_id].deadline_ms = deadline_ms
         return True
+
+    def can_move_session(self, member_id: str, deadline_ms: int) -> bool:
+        """Whether a session can end then and take no timer to be set: its own fires no later."""
+        session = self.sessions.get(member_id)
+        return session is not None and session.timer_ms <= deadline_ms
 
     def is_session_over(self, member_id: str, now_ms: int, effects: Effects) -> bool:
         """Whether the session is over as its timer fires, and so forgotten; else the timer is armed again."""

@@ -35,7 +35,7 @@ class SteadyHeartbeat:
         """Whether the request would be answered with `response`, and change nothing but the session's end."""
         shard, group, current = self._shard, self._group, self._current
         member_id, group_id = self._member.member_id, group.group_id
-        soft = shard.known_soft(group_id)
+        soft, settings = shard.known_soft(group_id), shard.settings.of(group_id)
         return (
             shard.groups.get(group_id) is group
             and group.members.get(member_id) is self._member
@@ -46,7 +46,9 @@ class SteadyHeartbeat:
             and group_id not in shard.suspended
             and soft is not None
             and not soft.is_stale(now_ms, group.epoch, shard.topics.version)
-            and self.response.heartbeat_interval_ms == shard.settings.of(group_id).heartbeat_interval_ms
+            and self.response.heartbeat_interval_ms == settings.heartbeat_interval_ms
+            # A session that is to be shorter, or over, takes a timer.
+            and soft.can_move_session(member_id, now_ms + settings.session_timeout_ms)
         )
 
     def beat(self, now_ms: int) -> bool:
@@ -54,10 +56,8 @@ class SteadyHeartbeat:
         if not self.holds(now_ms):
             return False
         group_id = self._group.group_id
-        soft = self._shard.soft(group_id)
-        return soft.move_session(
-            self._member.member_id, now_ms + self._shard.settings.of(group_id).session_timeout_ms
-        )
+        deadline_ms = now_ms + self._shard.settings.of(group_id).session_timeout_ms
+        return self._shard.soft(group_id).move_session(self._member.member_id, deadline_ms)
 
 
 def steady_heartbeat(shard: ConsumerGroups, request: ConsumerGroupHeartbeatRequest) -> SteadyHeartbeat | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
+from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings, GroupOverrides
 from coordinator.groups.consumer.steady import SteadyHeartbeat
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.groups.consumer_groups.new_member import NewMember, settle
@@ -92,5 +92,22 @@ def test_a_shorter_session_takes_a_timer_and_so_no_steady_heartbeat(driver: Driv
     settle(member)
     steady = steady_of(driver, member)
     assert steady is not None
-    driver.shard._state.consumers.soft("g").sessions["m"].timer_ms += 10_000
+    assert steady.holds(driver.now_ms)
+    driver.consumer_settings.override("g", GroupOverrides(session_timeout_ms=44_000))
+    assert not steady.holds(driver.now_ms)
+    assert not steady.beat(driver.now_ms)
+    member.beat()
+    assert steady.holds(driver.now_ms), "its timer has been set"
+
+
+def test_a_heartbeat_is_not_steady_while_a_target_of_its_group_is_computed(driver: Driver) -> None:
+    """It has to wait behind the request that asked for it."""
+    member = NewMember(driver, "m")
+    settle(member)
+    steady = steady_of(driver, member)
+    assert steady is not None
+    driver.consumer_settings.most_weight = 0
+    token = NewMember(driver, "other").send()
+    assert not driver.answered(token)
+    assert not steady.holds(driver.now_ms)
     assert not steady.beat(driver.now_ms)
