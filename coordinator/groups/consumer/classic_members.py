@@ -20,7 +20,12 @@ from coordinator.groups.consumer.classic_checks import (
     check_protocol,
 )
 from coordinator.groups.consumer.computing import ComputedTarget, ComputeTarget
-from coordinator.groups.consumer.downgrade import Replacement, downgrade_with, is_downgrade_due_for
+from coordinator.groups.consumer.downgrade import (
+    Replacement,
+    classic_group_with,
+    downgrade_with,
+    is_downgrade_due_for,
+)
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.heartbeat import check_capacity
 from coordinator.groups.consumer.leave import remove_members
@@ -78,10 +83,8 @@ def join(
     member = _described(found.member, request, subscription, context)
     step = MemberStep(shard, group, found, member, _owned(shard, subscription), at, effects)
     step.describe()
-    replaced = group.static_member(request.group_instance_id)
-    if replaced is not None and is_downgrade_due_for(shard, group, replaced):
-        current = _downgrade(step, replaced)
-    else:
+    current = _downgrade(step, request.group_instance_id)
+    if current is None:
         current = yield from step.advance()
         step.record(current)
         _set_timers(shard, group, member, rebalance_timeout_ms_of(request, context), at, effects)
@@ -93,18 +96,25 @@ def join(
     )
 
 
-def _downgrade(step: MemberStep, replaced: ConsumerMember) -> CurrentAssignment:
-    """Make a classic group of the step's; return what its member has, at the epoch that is its generation.
+def _downgrade(step: MemberStep, instance_id: str | None) -> CurrentAssignment | None:
+    """Make a classic group of the step's if its member is the static one that this is due for, else return None.
 
-    Where a rebalance follows, the member is not brought nearer to a target that is old.
+    What is returned is what the member has, at the epoch that is its generation. Where a rebalance follows, it is
+    not brought nearer to a target that is old.
     """
     group = step.group
+    replaced = group.static_member(instance_id)
+    if replaced is None or not is_downgrade_due_for(step.shard, group, replaced):
+        return None
     is_settled = group.assignment_epoch >= step.epoch
+    replacement = Replacement(replaced, step.member, is_settled)
+    classic = classic_group_with(step.shard, group, replacement, step.at)
+    if classic is None:
+        return None
     current = step.found.current
     if is_settled:
         current = step.maybe_reconcile(group.assignment_epoch, group.targets.get(replaced.member_id, {}))
-    replacement = Replacement(replaced, step.member, is_settled)
-    downgrade_with(step.shard, group, replacement, step.at, step.effects)
+    downgrade_with(step.shard, classic, replacement, step.at, step.effects)
     return current
 
 

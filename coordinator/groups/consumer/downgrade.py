@@ -36,7 +36,7 @@ from protocol.consumer import (
     encode_assignment,
     subscription_version,
 )
-from protocol.errors import ErrorCode
+from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.shared import TopicPartitions
 
@@ -83,20 +83,25 @@ def downgrade_without(
     cause: Cause,
     at: Moment,
     effects: Effects,
-) -> None:
+) -> bool:
     """Make a classic group of a group's members, but for those that leave, as `cause` says; it rebalances.
 
-    To the history that they leave is an event of its own: who counts them by its cause knows of no downgrade.
+    Return whether it was made: where the subscription of one cannot be read nothing is done (A62). To the history
+    that they leave is an event of its own: who counts them by its cause knows of no downgrade.
     """
     member_ids = list(group.table)
     gone = {member.member_id for member in leaving}
     staying = [_remaining(group, each) for each in member_ids if each not in gone]
+    classic = _classic_group(shard, group, staying, at)
+    if classic is None:
+        return False
     _write_tombstones(group, member_ids, effects)
     course = shard.soft(group.group_id).course
     course.record(group, Standing(group.epoch, group.state, len(staying)), cause, at, effects)
-    classic = _become_classic(shard, group, staying, at, effects)
+    _become_classic(shard, classic, at, effects)
     why = cause._replace(kind=CauseKind.GROUP_DOWNGRADED, detail=cause.kind.text, removed=())
     _rebalance(classic, group, course, why, at, effects)
+    return True
 
 
 def _rebalance(
@@ -125,21 +130,30 @@ class Replacement:
     is_settled: bool
 
 
-def downgrade_with(
-    shard: ConsumerGroups, group: ConsumerGroup, replacement: Replacement, at: Moment, effects: Effects
-) -> None:
-    """Make a classic group of a group's members, with one that was replaced."""
+def classic_group_with(
+    shard: ConsumerGroups, group: ConsumerGroup, replacement: Replacement, at: Moment
+) -> Group | None:
+    """A group's members, with one that was replaced, as a classic group; None where one cannot be read (A62)."""
     replaced, member = replacement.replaced, replacement.member
     staying = [_remaining(group, each) for each in group.table if each != replaced.member_id]
     staying.append(Remaining(member, group.targets.get(replaced.member_id, {})))
+    return _classic_group(shard, group, staying, at)
+
+
+def downgrade_with(
+    shard: ConsumerGroups, classic: Group, replacement: Replacement, at: Moment, effects: Effects
+) -> None:
+    """Let `classic_group_with` this replacement take the place of its consumer group."""
+    group = shard.groups[classic.group_id]
+    replaced, member = replacement.replaced, replacement.member
     tombstones = [member.member_id if each == replaced.member_id else each for each in group.table]
     _write_tombstones(group, tombstones, effects)
     course = shard.soft(group.group_id).course
+    _become_classic(shard, classic, at, effects)
     cause = Cause.by(member, CauseKind.GROUP_DOWNGRADED, removed=(replaced.member_id,))
-    classic = _become_classic(shard, group, staying, at, effects)
     if replacement.is_settled:
         came = GivenUp(member, (), course.rebalancing_ms(group.state.value, at.now_ms))
-        after = Standing(group.epoch, GroupState.STABLE, len(staying), came.fields(shard.topics))
+        after = Standing(group.epoch, GroupState.STABLE, len(classic.members), came.fields(shard.topics))
         course.record(group, after, cause, at, effects)
     else:
         _rebalance(classic, group, course, cause, at, effects)
@@ -192,10 +206,13 @@ def _write_tombstones(group: ConsumerGroup, member_ids: list[str], effects: Effe
     effects.records += group_tombstones(group.group_id, member_ids, list(group.subscriptions.resolved))
 
 
-def _become_classic(
-    shard: ConsumerGroups, group: ConsumerGroup, staying: list[Remaining], at: Moment, effects: Effects
-) -> Group:
-    """Add the classic group to the shard's, and its record to the effects; cancel the timers of the other one."""
+def _classic_group(
+    shard: ConsumerGroups, group: ConsumerGroup, staying: list[Remaining], at: Moment
+) -> Group | None:
+    """The classic group of these members; None if a subscription to its protocol has no version.
+
+    A JoinGroup at a consumer group reads that of its first protocol alone.
+    """
     classic = Group(
         group.group_id,
         state=STABLE,
@@ -209,15 +226,22 @@ def _become_classic(
     classic.compute_subscribed_topics()
     for member, target in staying:
         offered = classic.members[member.member_id]
-        version = subscription_version(offered.metadata(classic.protocol_name))
+        try:
+            version = subscription_version(offered.metadata(classic.protocol_name))
+        except DecodeError:
+            return None
         offered.assignment = encode_assignment(_assignment(shard, target), version)
+    return classic
+
+
+def _become_classic(shard: ConsumerGroups, classic: Group, at: Moment, effects: Effects) -> None:
+    """Add the classic group to the shard's, and its record to the effects; cancel the timers of the other one."""
     assignments = {each.member_id: each.assignment for each in classic.members.values()}
     effects.records.append(new_group_metadata_record(classic, assignments))
-    shard.forget(group.group_id, effects)
-    arm_session_timers(group.group_id, classic.members.values(), at.now_ms, effects)
-    shard.classic_groups[group.group_id] = classic
-    effects.hand_back(GroupDowngraded(group.group_id))
-    return classic
+    shard.forget(classic.group_id, effects)
+    arm_session_timers(classic.group_id, classic.members.values(), at.now_ms, effects)
+    shard.classic_groups[classic.group_id] = classic
+    effects.hand_back(GroupDowngraded(classic.group_id))
 
 
 def _classic_member(member: ConsumerMember) -> Member:

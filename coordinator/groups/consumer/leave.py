@@ -86,8 +86,8 @@ def remove_members(
     """
     detail = f"{len(members)} at once" if len(members) > 1 else cause.detail
     cause = cause._replace(detail=detail, removed=tuple(each.member_id for each in members))
-    if is_downgrade_due(shard, group, members):
-        downgrade_without(shard, group, members, cause, at, effects)
+    is_due = is_downgrade_due(shard, group, members)
+    if is_due and downgrade_without(shard, group, members, cause, at, effects):
         return
     for member in members:
         effects.records += member_tombstones(group.group_id, member.member_id)

@@ -20,8 +20,9 @@ from coordinator.groups.consumer.classic_members import join, on_classic_timer
 from coordinator.groups.consumer.classic_members import leave as leave_classic
 from coordinator.groups.consumer.downgrade import GroupDowngraded, join_instead, on_downgrade_stored
 from coordinator.groups.consumer.leave import on_revocation_timer, on_session_timer
+from coordinator.groups.consumer.member import ClassicMember
 from coordinator.groups.consumer.member_ids import member_id_of
-from coordinator.groups.consumer.records import new_current_record
+from coordinator.groups.consumer.records import new_current_record, new_member_record
 from coordinator.groups.consumer.replay import replay_record
 from coordinator.groups.consumer.states import MemberState
 from coordinator.groups.consumer.timers import (
@@ -271,6 +272,40 @@ def test_the_protocol_is_one_that_all_members_offer() -> None:
     world = mixed(members=(classic_member("a"), classic_member("b", protocols=both)))
     world.beat(leaving())
     assert world.shard.classic_groups["g"].protocol_name == "range"
+
+
+def test_a_group_that_no_classic_one_can_be_made_of_lets_its_member_go() -> None:
+    """Of the protocol that all offer one has sent what is no subscription: its JoinGroup was read as its first.
+
+    Kafka refuses the leave, and the end of a session for ever.
+    """
+    world = malformed()
+    assert world.beat(leaving()).error_code == ErrorCode.NONE
+    assert world.written == ["-8 new", "-7 new", "-5 new", "3"]
+    assert not world.shard.classic_groups
+    identities = [MemberIdentity(member_id="a")]
+    errors = leave_classic(world.shard, world.shard.groups["g"], identities, NOW, Effects())
+    assert errors == [ErrorCode.NONE]
+    assert list(world.shard.classic_groups["g"].members) == ["b"], "what is left can be read"
+
+
+def test_a_static_member_comes_back_to_a_group_that_no_classic_one_can_be_made_of() -> None:
+    world = malformed(instance_id="i")
+    answer = classic_join(world, [TOPIC])
+    assert (answer.error_code, answer.generation_id) == (ErrorCode.NONE, 5)
+    assert not world.shard.classic_groups
+    assert world.shard.groups["g"].members.keys() == {"a", "b", AGAIN}
+
+
+def malformed(instance_id: str | None = None) -> World:
+    """Two classic members that have one protocol in common, which one of them does not say anything in."""
+    bad = (OfferedProtocol("first", SUBSCRIPTION), OfferedProtocol("range", b""))
+    world = mixed(instance_id=instance_id)
+    group = world.shard.groups["g"]
+    member = replace(group.members["a"], classic=ClassicMember(20_000, bad))
+    record = new_member_record("g", member)
+    replay_record(world.shard.groups, record.key, record.value)
+    return world
 
 
 def park(classic: Group, member_id: str) -> None:
