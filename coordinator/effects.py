@@ -182,6 +182,13 @@ class Work(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class WorkFailed:
+    """The outcome of work that raised `error`, which concerns what it was for and no more; the runtime logs it."""
+
+    error: Exception
+
+
 class Reply(NamedTuple):
     """The answer to one parked request.
 

@@ -10,14 +10,27 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from coordinator.effects import AppendFinished, MarkersWanted, MarkersWritten, Result, Work, WorkFinished
+import structlog
+
+from coordinator.effects import (
+    AppendFinished,
+    MarkersWanted,
+    MarkersWritten,
+    Result,
+    Work,
+    WorkFailed,
+    WorkFinished,
+)
 from protocol.errors import ErrorCode
 from storage.log.durable_log import DurableLog
+
+log = structlog.get_logger("muster.shard")
 
 
 class Asking(Protocol):
     """The runner of a shard that asks."""
 
+    partition: int
     durable_log: DurableLog
 
     @property
@@ -67,7 +80,7 @@ def _append_finished(runner: Asking, host: Helper, epoch: int, then: object, out
 
 
 def _begin_work(runner: Asking, host: Helper, work: Work) -> None:
-    """Have `work` done on another thread. What it raises is a bug, and fails the shard."""
+    """Have `work` done on another thread. What it raises is a bug, and fails the shard; not so `WorkFailed`."""
     host.run_aside(work.run, partial(_finished, runner, host, runner.durable_log.epoch))
 
 
@@ -77,8 +90,16 @@ def _finished(runner: Asking, host: Helper, epoch: int, done: Any) -> None:
     error = done.exception()
     if error is not None:
         runner.fail_on(error, "background")
-    else:
-        runner.handle_or_keep(WorkFinished(done.result(), host.wall_ms()))
+        return
+    outcome = done.result()
+    if isinstance(outcome, WorkFailed):
+        log.error(
+            "work for a request failed",
+            partition=runner.partition,
+            work=repr(outcome),
+            exc_info=outcome.error,
+        )
+    runner.handle_or_keep(WorkFinished(outcome, host.wall_ms()))
 
 
 def want_markers(runner: Asking, host: Helper, epoch: int, wanted: MarkersWanted) -> None:

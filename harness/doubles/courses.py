@@ -13,8 +13,9 @@ T = TypeVar("T")
 def at_once(course: Generator[ComputeTarget, ComputedTarget, T]) -> T:
     """What the course returns."""
     try:
-        work = next(course)
-        course.send(work.run())
+        computed = next(course).run()
+        assert isinstance(computed, ComputedTarget), computed
+        course.send(computed)
     except StopIteration as ended:
         returned: T = ended.value
         return returned

@@ -11,8 +11,10 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from coordinator.effects import CoordinatorRecord, Effects, ReplyTo
+from coordinator.effects import CoordinatorRecord, Effects, ReplyTo, WorkFailed
 from coordinator.groups.consumer.assignors.specs import Target
+from coordinator.groups.consumer.refusal import Refused
+from protocol.errors import ErrorCode
 
 MOST_WEIGHT: Final = 1_000
 """Members and partitions, counted together, of a target that is computed at once: some 5 ms."""
@@ -28,14 +30,25 @@ class ComputedTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedTarget(WorkFailed):
+    """No target: its assignor failed, or is none that is known here, as another coordinator's log may name one."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ComputeTarget:
     """Asks for a target. `compute` reads a group that does not change meanwhile, and may run on any thread."""
 
+    group_id: str
     weight: int
     compute: Callable[[], ComputedTarget]
 
-    def run(self) -> ComputedTarget:
-        return self.compute()
+    def run(self) -> ComputedTarget | FailedTarget:
+        try:
+            return self.compute()
+        except Exception as error:  # Whatever: it refuses the one request that asks, and no other.
+            return FailedTarget(error, self.group_id)
 
 
 Course: TypeAlias = Generator[ComputeTarget, ComputedTarget, Effects]
@@ -48,7 +61,7 @@ class Suspended:
 
     course: Course
     reply_to: ReplyTo
-    computed: ComputedTarget | None = None
+    computed: ComputedTarget | FailedTarget | None = None
     is_held: bool = False  # Whether what concerns the group is known to wait.
 
 
@@ -60,7 +73,11 @@ def follow(
     reply_to: ReplyTo,
     effects: Effects,
 ) -> None:
-    """Take a request through its course; one that waited for its target goes on where it was."""
+    """Take a request through its course; one that waited for its target goes on where it was.
+
+    Where the target fails the course is thrown Refused: UNKNOWN_SERVER_ERROR, without a message, as in Kafka. One
+    that fails at once is computed aside again, where that is logged.
+    """
     suspended = suspended_in.pop(group_id, None)
     if suspended is None:
         course = begin()
@@ -68,22 +85,19 @@ def follow(
         if work is None:
             effects.add(done.result())
             return
-        if work.weight > most_weight:
+        computed: ComputedTarget | FailedTarget | None = None
+        if work.weight <= most_weight:
+            computed = work.run()
+        if not isinstance(computed, ComputedTarget):
             suspended_in[group_id] = Suspended(course, reply_to)
             effects.background.append(work)
             return
-        computed = work.run()
     else:
         course, target = suspended.course, suspended.computed
         assert target is not None, "all else of the group waits while its target is computed"
         assert reply_to is suspended.reply_to, "it is the first that goes on"
         computed = target
-    try:
-        course.send(computed)
-    except StopIteration as ended:
-        effects.add(ended.value.result())
-    else:
-        raise AssertionError("a request asks for one target")
+    effects.add(_last(course, computed).result())
 
 
 def _first(course: Course) -> tuple[ComputeTarget | None, Effects]:
@@ -93,3 +107,16 @@ def _first(course: Course) -> tuple[ComputeTarget | None, Effects]:
     except StopIteration as ended:
         effects: Effects = ended.value
         return None, effects
+
+
+def _last(course: Course, computed: ComputedTarget | FailedTarget) -> Effects:
+    """Take the course to its end, with the target or without."""
+    try:
+        if isinstance(computed, FailedTarget):
+            course.throw(Refused(ErrorCode.UNKNOWN_SERVER_ERROR))
+        else:
+            course.send(computed)
+    except StopIteration as ended:
+        effects: Effects = ended.value
+        return effects
+    raise AssertionError("a request asks for one target")

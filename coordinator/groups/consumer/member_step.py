@@ -90,13 +90,17 @@ class MemberStep:
     def advance(self) -> Generator[ComputeTarget, ComputedTarget, CurrentAssignment]:
         """Ask for the target if it is due, and bring the member nearer to it; return what it has then.
 
-        Raises Refused: FENCED_MEMBER_EPOCH.
+        Raises Refused: FENCED_MEMBER_EPOCH; UNKNOWN_SERVER_ERROR if the target could not be computed.
         """
         group, member_id = self.group, self.member.member_id
         target_epoch = group.assignment_epoch
         target = group.targets.get(self.found.took_over_from or member_id, {})
         if self._is_target_due():
-            computed = yield ComputeTarget(self._weight(), self._compute_target)
+            try:
+                computed = yield ComputeTarget(group.group_id, self._weight(), self._compute_target)
+            except Refused:
+                self._ask_for_nothing()
+                raise
             self.add(*computed.records)
             self.add(new_target_epoch_record(group.group_id, self.epoch, self.at.wall_ms))
             target_epoch = self.assignment_epoch = self.epoch
@@ -198,14 +202,18 @@ class MemberStep:
                 is_subscription_changed=self.is_changed,
             )
         except UnknownMemberState:
-            if self.effects.background:  # Nobody will carry them out.
-                self.shard.soft(self.group.group_id).is_resolving = False
+            self._ask_for_nothing()
             raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, UNKNOWN_STATE) from None
         if after != before:
             self.add(new_current_record(self.group.group_id, self.member.member_id, after))
             self._set_revocation_timer(after)
             return after
         return before
+
+    def _ask_for_nothing(self) -> None:
+        """The step is refused, so nobody will begin the run that it may have asked for."""
+        if self.effects.background:
+            self.shard.soft(self.group.group_id).is_resolving = False
 
     def _set_revocation_timer(self, current: CurrentAssignment) -> None:
         soft, member = self.shard.soft(self.group.group_id), self.member

@@ -21,6 +21,7 @@ from coordinator.groups.consumer.classic_members import leave as leave_classic
 from coordinator.groups.consumer.downgrade import GroupDowngraded, join_instead, on_downgrade_stored
 from coordinator.groups.consumer.leave import on_revocation_timer, on_session_timer
 from coordinator.groups.consumer.member import ClassicMember
+from coordinator.groups.consumer.member import OfferedProtocol as Stored
 from coordinator.groups.consumer.member_ids import member_id_of
 from coordinator.groups.consumer.records import new_current_record, new_member_record
 from coordinator.groups.consumer.replay import replay_record
@@ -299,7 +300,7 @@ def test_a_static_member_comes_back_to_a_group_that_no_classic_one_can_be_made_o
 
 def malformed(instance_id: str | None = None) -> World:
     """Two classic members that have one protocol in common, which one of them does not say anything in."""
-    bad = (OfferedProtocol("first", SUBSCRIPTION), OfferedProtocol("range", b""))
+    bad = (Stored("first", SUBSCRIPTION), Stored("range", b""))
     world = mixed(instance_id=instance_id)
     group = world.shard.groups["g"]
     member = replace(group.members["a"], classic=ClassicMember(20_000, bad))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
@@ -20,12 +22,12 @@ def slow() -> Driver:
     return Driver(consumer_settings=ConsumerGroupSettings(assignment_interval_ms=0, most_weight=0))
 
 
-def new_member(driver: Driver, member_id: str, **joins: object) -> NewMember:
+def new_member(driver: Driver, member_id: str, **joins: Any) -> NewMember:
     """A member that has joined, and its target was computed."""
     member = NewMember(driver, member_id, **joins)
-    member.send()
+    token = member.send()
     driver.finish_work()
-    member.take(driver.replies.pop(max(driver.replies)))
+    member.take(driver.replies.pop(token))
     return member
 
 
