@@ -11,7 +11,12 @@ from coordinator.groups.consumer.describe import consumer_group_describe
 from coordinator.groups.consumer.downgrade import GroupDowngraded, on_downgrade_stored
 from coordinator.groups.consumer.events import restart_row
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
-from coordinator.groups.consumer.leave import on_revocation_timer, on_session_timer
+from coordinator.groups.consumer.leave import (
+    MembersRemoved,
+    on_removal_stored,
+    on_revocation_timer,
+    on_session_timer,
+)
 from coordinator.groups.consumer.regexes import RegexesResolved, on_regexes_resolved
 from coordinator.groups.consumer.states import MemberState
 from coordinator.groups.consumer.timers import (
@@ -28,8 +33,8 @@ from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatReq
 
 ConsumerGroupTimer: TypeAlias = MemberSessionTimer | RevocationTimer | ClassicJoinTimer | ClassicSyncTimer
 
-KindChanged: TypeAlias = GroupUpgraded | GroupDowngraded
-"""The kinds of `Result.then` of a group that became one of the other kind."""
+ConsumerGroupStored: TypeAlias = GroupUpgraded | GroupDowngraded | MembersRemoved
+"""The kinds of `Result.then` of a group that became one of the other kind, or that several members left."""
 
 
 def heartbeat(
@@ -67,14 +72,17 @@ def on_work_finished(shard: ShardOffsets, outcome: object, at: Moment, effects: 
     on_regexes_resolved(shard.consumers, outcome, at, effects)
 
 
-def on_kind_changed(
-    shard: ShardOffsets, changed: KindChanged, error: ErrorCode, at: Moment, effects: Effects
+def on_stored(
+    shard: ShardOffsets, changed: ConsumerGroupStored, error: ErrorCode, at: Moment, effects: Effects
 ) -> None:
-    """Put a group back that became one of the other kind if that was not stored."""
-    if isinstance(changed, GroupUpgraded):
-        on_upgrade_stored(shard.consumers, changed, error, at, effects)
-    else:
-        on_downgrade_stored(shard.consumers, changed, error, at, effects)
+    """Put a group back as it was, and the timers of its members, if its change was not stored."""
+    match changed:
+        case GroupUpgraded():
+            on_upgrade_stored(shard.consumers, changed, error, at, effects)
+        case GroupDowngraded():
+            on_downgrade_stored(shard.consumers, changed, error, at, effects)
+        case MembersRemoved():
+            on_removal_stored(shard.consumers, changed, error, at, effects)
 
 
 def revive(shard: ShardOffsets, at: Moment, effects: Effects) -> None:

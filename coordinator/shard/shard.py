@@ -380,8 +380,8 @@ class Shard:
         if isinstance(then, GroupCreated):
             on_group_created(self.groups, self.stored, then, error, at, effects)
             return
-        if isinstance(then, consumer_groups.KindChanged):
-            consumer_groups.on_kind_changed(self._state, then, error, at, effects)
+        if isinstance(then, consumer_groups.ConsumerGroupStored):
+            consumer_groups.on_stored(self._state, then, error, at, effects)
             return
         assert isinstance(then, GroupStored), f"no handler for the append of {then!r}"
         group = self.groups.get(then.group_id)

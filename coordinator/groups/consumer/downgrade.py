@@ -6,7 +6,7 @@ and the assignment is the target. It rebalances at once, unless a static member 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -283,12 +283,17 @@ def on_downgrade_stored(
         send_back(classic, member, effects)
         cancel_session_timer(classic.group_id, member, effects)
     effects.set_timer(JoinTimer(downgraded.group_id), None)
-    _begin_sessions(shard, shard.groups[downgraded.group_id], at, effects)
+    group = shard.groups[downgraded.group_id]
+    begin_sessions(shard, group, group.members, at, effects)
 
 
-def _begin_sessions(shard: ConsumerGroups, group: ConsumerGroup, at: Moment, effects: Effects) -> None:
+def begin_sessions(
+    shard: ConsumerGroups, group: ConsumerGroup, member_ids: Iterable[str], at: Moment, effects: Effects
+) -> None:
+    """Begin the sessions anew of members whose timers were cancelled, with what was not stored."""
     soft, settings = shard.soft(group.group_id), shard.settings.of(group.group_id)
-    for member_id, member in group.members.items():
+    for member_id in member_ids:
+        member = group.members[member_id]
         classic, current = member.classic, group.currents[member_id]
         timeout_ms = settings.session_timeout_ms if classic is None else classic.session_timeout_ms
         soft.begin_session(member_id, at.now_ms, timeout_ms, effects)

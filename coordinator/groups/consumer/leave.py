@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from coordinator.effects import Effects, Moment
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.consumer.downgrade import downgrade_without, is_downgrade_due
+from coordinator.groups.consumer.downgrade import begin_sessions, downgrade_without, is_downgrade_due
 from coordinator.groups.consumer.events import Standing
 from coordinator.groups.consumer.group import LEFT_FOR_NOW_EPOCH, ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
@@ -21,11 +21,20 @@ from coordinator.groups.consumer.refusal import Refused
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
 from coordinator.groups.consumer.states import GroupState, group_state
 from coordinator.groups.consumer.timers import MemberSessionTimer, RevocationTimer
+from coordinator.groups.consumer.upgrade import IN_FORCE
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class MembersRemoved:
+    """`Result.then` of storing the removal of several members at once, which may be more than a batch can have."""
+
+    group_id: str
+    member_ids: tuple[str, ...]
 
 
 def leave(
@@ -108,10 +117,26 @@ def remove_members(
         soft.topics.watch(metadata_hash, shard.images(sorted(names)))
     for member in members:
         soft.forget(member.member_id, effects)
+    if len(members) > 1:  # The records of one always fit into a batch.
+        effects.hand_back(MembersRemoved(group.group_id, tuple(each.member_id for each in members)))
     left = len(group.members) - len(members)
     after = Standing(group.epoch + 1, GroupState.ASSIGNING if left else GroupState.EMPTY, left)
     soft.course.removed(group, members, cause.kind, at.now_ms)
     soft.course.record(group, after, cause, at, effects)
+
+
+def on_removal_stored(
+    shard: ConsumerGroups, removed: MembersRemoved, error: ErrorCode, at: Moment, effects: Effects
+) -> None:
+    """If the removal was refused, its members are still there: their sessions begin anew.
+
+    A classic one that was to join again is told so with its next heartbeat.
+    """
+    group = shard.groups.get(removed.group_id)
+    if error in IN_FORCE or group is None:
+        return
+    staying = [member_id for member_id in removed.member_ids if member_id in group.members]
+    begin_sessions(shard, group, staying, at, effects)
 
 
 def on_session_timer(shard: ConsumerGroups, timer: MemberSessionTimer, at: Moment, effects: Effects) -> None:

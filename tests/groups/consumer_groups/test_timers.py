@@ -1,4 +1,4 @@
-"""Timers that fire while a target is computed: what came in time, and waits with them, has ended them."""
+"""Timers beside requests that wait for a target, and beside records that are refused."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
+from coordinator.groups.consumer.timers import MemberSessionTimer
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatTopicPartitions
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.groups.consumer import Consumer
 from tests.groups.consumer_groups.new_member import ORDERS, NewMember
 from tests.groups.driver import Driver
@@ -91,6 +93,35 @@ def test_a_member_that_gave_up_in_time_and_is_to_give_up_more_has_as_long_again(
     assert "m" in slow.shard.consumer_groups["g"].members
     slow.advance(TIMEOUT_MS)
     assert "m" not in slow.shard.consumer_groups["g"].members
+
+
+def test_members_whose_removal_is_refused_have_a_session_again() -> None:
+    """A LeaveGroup of more members than a batch can have; one of them is to give something up."""
+    driver = Driver(consumer_settings=ConsumerGroupSettings(assignment_interval_ms=0))
+    first, second = (NewMember(driver, each, rebalance_timeout_ms=TIMEOUT_MS) for each in "ab")
+    for each in (first, second, first):
+        each.beat()
+    identities = [MemberIdentity(member_id=each) for each in "ab"]
+    with driver.refusing_records(ErrorCode.RECORD_LIST_TOO_LARGE):
+        answer = driver.call(LeaveGroupRequest(group_id="g", members=identities), 5)
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    driver.advance(TIMEOUT_MS - 1)
+    assert driver.shard.consumer_groups["g"].members.keys() == {"a", "b"}
+    driver.advance(1)
+    assert driver.shard.consumer_groups["g"].members.keys() == {"b"}
+    driver.advance(35_000)
+    assert not driver.shard.consumer_groups["g"].members
+    assert not [each for each in driver.timers if isinstance(each, MemberSessionTimer)]
+
+
+def test_members_that_were_removed_together_have_no_timers() -> None:
+    driver = Driver(consumer_settings=ConsumerGroupSettings(assignment_interval_ms=0))
+    for each in "ab":
+        NewMember(driver, each).beat()
+    identities = [MemberIdentity(member_id=each) for each in "ab"]
+    driver.call(LeaveGroupRequest(group_id="g", members=identities), 5)
+    assert not driver.shard.consumer_groups["g"].members
+    assert not [each for each in driver.timers if isinstance(each, MemberSessionTimer)]
 
 
 def owned(member: NewMember) -> list[ConsumerGroupHeartbeatTopicPartitions]:
