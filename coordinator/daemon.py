@@ -263,7 +263,12 @@ class Daemon:
             TRANSACTION_STATE_TOPIC: self._settings.transaction_state_log_num_partitions,
         }
         find = FindCoordinator(self._placement, partitions)
-        groups = GroupApis(self.runtime, self._has_consumer_groups, verifier=self.broker.verifier)
+        groups = GroupApis(
+            self.runtime,
+            self._has_consumer_groups,
+            verifier=self.broker.verifier,
+            assignors=self._consumer_settings.assignors,
+        )
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}

@@ -6,7 +6,7 @@ shard and its answers are put together again in the order that was asked. Knows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any, Final, Protocol
@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.effects import PreparedCommitReceived, RequestContext, new_tuple
 from coordinator.groups.classic.heartbeat import Heartbeat
+from coordinator.groups.consumer.request_checks import refusal_of
 from coordinator.groups.consumer.steady import SteadyHeartbeat
 from coordinator.offsets.transactional_commit import TransactionalCommit, adds_partition, verification_answer
 from coordinator.runtime.group_runner import GroupRunner
@@ -24,7 +25,7 @@ from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepare, Prepared, template_of_commit
 from coordinator.server.random_uuids import random_uuid
 from coordinator.server.splitting import SplitPlan, Turns, ask_all, context_of, first_error, reply, split
-from coordinator.shard.shard import Shard
+from coordinator.shard.shard import STOCK, Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from protocol.error_responses import error_response
 from protocol.errors import ErrorCode
@@ -79,12 +80,14 @@ class GroupApis:
         has_consumer_groups: Callable[[], bool] = lambda: True,
         new_uuid: Callable[[], object] = random_uuid,
         verifier: TransactionVerifier | None = None,
+        assignors: Collection[str] = STOCK.assignors,
     ) -> None:
         """`has_consumer_groups` says whether groups of the consumer protocol are served now.
 
         `new_uuid` makes the random part of member ids; without a `verifier` TxnOffsetCommit is not served.
         """
         self._has_consumer_groups = has_consumer_groups
+        self._assignors = assignors  # Of consumer groups, by their names.
         self._runtime = runtime
         self._verifier = verifier
         self._new_uuid = new_uuid
@@ -125,12 +128,21 @@ class GroupApis:
             self._runtime.runner_for(request.group_id).request(request, context)
 
     def consumer_group_heartbeat(self, request: ConsumerGroupHeartbeatRequest, pending: Pending) -> None:
-        """ConsumerGroupHeartbeat (key 68): up to version 0 a member that joins may have its id made here."""
+        """ConsumerGroupHeartbeat (key 68): up to version 0 a member that joins may have its id made here.
+
+        As in Kafka its fields are looked at first, and then whether the group's shard can be asked.
+        """
         if not self._has_consumer_groups():
             pending.reply(error_response(request, ErrorCode.UNSUPPORTED_VERSION, pending.api_version))
             return
+        runner = self._runtime.runner_for(request.group_id)
+        if runner.shard is None or not runner.may_write:  # Else the shard looks itself.
+            refusal = refusal_of(request, pending.api_version, self._assignors)
+            if refusal is not None:
+                pending.reply(refusal)
+                return
         context = context_of(pending, pending, "" if request.member_id else str(self._new_uuid()))
-        self._runtime.runner_for(request.group_id).request(request, context)
+        runner.request(request, context)
 
     def heartbeat(self, request: HeartbeatRequest, pending: Pending) -> None:
         """Heartbeat (key 12): a classic group's answer reveals nothing stored, and never waits for the disk."""

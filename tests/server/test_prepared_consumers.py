@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from errno import ENOSPC
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
 
 from coordinator.server.prepared import Prepared
+from harness.doubles.fake_pending import FakePending
 from protocol.errors import ErrorCode
 from protocol.framing import encode_request
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.heartbeat import HeartbeatRequest
+from storage.files import StorageError
 from tests.server.shard_world import ShardWorld
 from tests.server.test_prepared import CLIENT_ID, apis_of
 
@@ -73,6 +79,31 @@ def test_a_classic_heartbeat_is_prepared_no_longer_once_its_group_is_a_consumer_
     assert not found.is_current()
     assert found.answer(world.now_ms()) is None
     assert apis_of(world).prepare_heartbeat(request, 4, frame) is None
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["loading", "no room"])
+def test_fields_are_looked_at_before_the_shard_is(is_full: bool) -> None:
+    """Whether or not it can be asked, so that a client does not repeat what is refused later (A2)."""
+    world = ShardWorld()
+    no_room = StorageError("write", Path("__consumer_offsets-0"), "No space left on device", ENOSPC)
+    world.durable_log.fail(no_room)
+    if is_full:
+        world.read_shard(world.runner, cut_back=True)
+    assert (world.runner.shard is None) is not is_full
+    unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_full else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert asked(world, joining()).error_code == unavailable
+    assert asked(world, joining(rebalance_timeout_ms=-1)).error_code == ErrorCode.INVALID_REQUEST
+    refused = asked(world, joining(server_assignor="none"))
+    assert refused.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert refused.error_message == (
+        "ServerAssignor none is not supported. Supported assignors: uniform, range."
+    )
+
+
+def asked(world: ShardWorld, request: ConsumerGroupHeartbeatRequest) -> Any:
+    pending = FakePending(1)
+    apis_of(world).consumer_group_heartbeat(request, cast(Any, pending))
+    return pending.answer
 
 
 def test_what_is_answered_is_not_said_of_a_member_that_is_not_there() -> None:

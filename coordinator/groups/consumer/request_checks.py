@@ -8,7 +8,10 @@ from typing import Final
 from coordinator.groups.consumer.group import LEFT_EPOCH, LEFT_FOR_NOW_EPOCH
 from coordinator.groups.consumer.refusal import Refused
 from protocol.errors import ErrorCode
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 
 JOIN_EPOCH: Final = 0
 UNCHANGED_TIMEOUT: Final = -1
@@ -38,6 +41,17 @@ def check_request(
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {supported}."
         )
         raise Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
+
+
+def refusal_of(
+    request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Collection[str]
+) -> ConsumerGroupHeartbeatResponse | None:
+    """The answer to a request that fails `check_request`; None if it does not."""
+    try:
+        check_request(request, api_version, assignors)
+    except Refused as refused:
+        return ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.message)
+    return None
 
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
