@@ -263,12 +263,8 @@ class Daemon:
             TRANSACTION_STATE_TOPIC: self._settings.transaction_state_log_num_partitions,
         }
         find = FindCoordinator(self._placement, partitions)
-        groups = GroupApis(
-            self.runtime,
-            self._has_consumer_groups,
-            verifier=self.broker.verifier,
-            assignors=self._consumer_settings.assignors,
-        )
+        verifier, assignors = self.broker.verifier, self._consumer_settings.assignors
+        groups = GroupApis(self.runtime, self._has_consumer_groups, verifier=verifier, assignors=assignors)
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
@@ -279,7 +275,6 @@ class Daemon:
         return self.registry.features
 
     def _has_consumer_groups(self) -> bool:
-        """Whether both the settings and the features have them."""
         protocols = self._settings.group_coordinator_rebalance_protocols
         return CONSUMER in protocols and self.registry.features.has_consumer_groups
 

@@ -100,15 +100,7 @@ def remove_members(
         return
     for member in members:
         effects.records += member_tombstones(group.group_id, member.member_id)
-    subscriptions = group.subscriptions
-    for member in members:
-        subscriptions.change(member, None)
-    unused = {member.topic_regex for member in members if member.topic_regex} - subscriptions.by_regex.keys()
-    names = set(subscriptions.by_name)
-    for regex, resolved in subscriptions.resolved.items():
-        names.update(() if regex in unused else resolved.topics)
-    for member in members:
-        subscriptions.change(None, member)
+    unused, names = _subscribed_without(group, members)
     effects.records += [new_regex_tombstone(group.group_id, regex) for regex in sorted(unused)]
     metadata_hash = shard.hash_of(names)
     effects.records.append(new_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
@@ -118,11 +110,25 @@ def remove_members(
     for member in members:
         soft.forget(member.member_id, effects)
     if len(members) > 1:  # The records of one always fit into a batch.
-        effects.hand_back(MembersRemoved(group.group_id, tuple(each.member_id for each in members)))
+        effects.hand_back(MembersRemoved(group.group_id, cause.removed))
     left = len(group.members) - len(members)
     after = Standing(group.epoch + 1, GroupState.ASSIGNING if left else GroupState.EMPTY, left)
     soft.course.removed(group, members, cause.kind, at.now_ms)
     soft.course.record(group, after, cause, at, effects)
+
+
+def _subscribed_without(group: ConsumerGroup, members: list[ConsumerMember]) -> tuple[set[str], set[str]]:
+    """The expressions that nobody has without these members, and the topics that the others subscribe to."""
+    subscriptions = group.subscriptions
+    for member in members:
+        subscriptions.change(member, None)
+    unused = {member.topic_regex for member in members if member.topic_regex} - subscriptions.by_regex.keys()
+    names = set(subscriptions.by_name)
+    for regex, resolved in subscriptions.resolved.items():
+        names.update(() if regex in unused else resolved.topics)
+    for member in members:
+        subscriptions.change(None, member)
+    return unused, names
 
 
 def on_removal_stored(
