@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -113,13 +114,13 @@ def test_events_of_a_version_before_causes_read_as_well() -> None:
 
 
 def test_it_is_shown_who_was_waited_for_to_give_up_what() -> None:
-    last = {
+    last: dict[str, Any] = {
         "last_member_id": "m-1",
         "last_client_id": "c",
         "last_client_host": "/10.0.0.1",
         "last_arrival_ms": 70,
     }
-    given_up = {"last_given_up_count": 12, "last_given_up": ("orders-1", "orders-2")}
+    given_up: dict[str, Any] = {"last_given_up_count": 12, "last_given_up": ("orders-1", "orders-2")}
     end = replace(EVENT, from_state="Reconciling", to_state="Stable", **last, **given_up)
     end = replace(end, rebalance_cause="member_joined", rebalance_ms={"Reconciling": 80})
     (shown,) = rows(rebalance_table(rebalance_views([end])))
