@@ -1,0 +1,167 @@
+"""Regular expressions of subscriptions: none holds the loop up, and what is refused is remembered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator.groups.consumer import expressions
+from coordinator.groups.consumer.expressions import (
+    EFFORT_MAX,
+    TOO_LARGE,
+    InvalidExpression,
+    compiled,
+    effort,
+    matching,
+)
+
+PARTS = (
+    *(
+        r"\pL",
+        r"\PL",
+        r"[\pL]",
+        r"[^\PN]",
+        r"\W",
+        r"\D",
+        ".",
+        "[^x]",
+        "[^k]",
+        "[\x01-\U0010ffff]",
+        "k",
+        "é",
+        "a|",
+    ),
+    *(
+        "a?",
+        "a*",
+        "a??",
+        "(a?)",
+        "(a|b)?",
+        "a?b?c?",
+        "x.",
+        "(.|x)",
+        "(?:|)",
+        "[k-s]",
+        r"\b",
+        "(",
+        "|",
+        "ab|",
+        "-",
+    ),
+    *(
+        "a{1000}",
+        "a{0,1000}",
+        "a{1,1000}",
+        "a{1000,}",
+        ".{0,1000}",
+        "a{0,9}",
+        "(?:a{30}|b)",
+        r"\pL{1000}",
+        "{",
+    ),
+)
+"""What an expression is made of, many times over."""
+
+AROUND = (
+    *(
+        ("", ""),
+        ("[", "]"),
+        ("[^", "]"),
+        ("(?:", ")*"),
+        ("(?:", ")?"),
+        ("", "("),
+        ("(", "|x)+"),
+        ("(?i:", ")"),
+    ),
+    *(("(?:", "){10}"), ("(?:", "){0,10}"), ("(?:", "){30}"), ("(?:(?:", "){5}){5}"), ("(?:", "){0,1000}")),
+)
+
+LOOP_MAX_S = 0.020
+
+
+def worst_expressions() -> Iterator[str]:
+    """Each part as often as the bound allows, and within each of what may stand around it."""
+    for flags in ("", "(?i)"):
+        for before, after in AROUND:
+            for part in PARTS:
+                times = 1
+                while effort(flags + before + part * times * 2 + after) <= EFFORT_MAX:
+                    times *= 2
+                step = times
+                while step := step // 2:
+                    if effort(flags + before + part * (times + step) + after) <= EFFORT_MAX:
+                        times += step
+                yield flags + before + part * times + after
+
+
+def seconds_of(expression: str) -> float:
+    """This thread's time to find out whether it compiles; the least of some attempts if it seems to be long."""
+    least = LOOP_MAX_S
+    for _ in range(5):
+        expressions._outcome.cache_clear()
+        begin = time.thread_time()
+        expressions._outcome(expression)
+        least = min(least, time.thread_time() - begin)
+        if least < LOOP_MAX_S:
+            break
+    return least
+
+
+def test_no_expression_holds_the_loop_up() -> None:
+    compiled("a")  # The library is loaded now.
+    slow = [each for each in worst_expressions() if seconds_of(each) >= LOOP_MAX_S]
+    assert [(each[:60], len(each)) for each in slow] == []
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [r"(\pL|x)" * 4000, r"\pL{1000}", "(.{1000})" * 3000, r"\pL\pN" * 300, "a?" * 16_000, "a{0,1000}" * 3000],
+)
+def test_what_takes_long_is_refused_at_once(expression: str) -> None:
+    assert seconds_of(expression) < LOOP_MAX_S
+    with pytest.raises(InvalidExpression, match=TOO_LARGE):
+        compiled(expression)
+
+
+def test_the_names_of_hundreds_of_topics_are_not_too_large() -> None:
+    names = [f"shop.europe.orders.of.department-{number:06d}" for number in range(800)]
+    assert matching("|".join(names), names) == names
+    assert matching(".*-[0-9]{6}|x{1,249}", names) == names
+    assert (
+        matching(
+            "|".join(f"{name[len('shop.europe.orders.of.') :]}.*" for name in names), ["department-000017-v2"]
+        )
+        != []
+    )
+
+
+def test_what_was_refused_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    import re2
+
+    asked: list[str] = []
+    actual = re2.compile
+
+    def compile_it(expression: str, options: object) -> object:
+        asked.append(expression)
+        return actual(expression, options)
+
+    monkeypatch.setattr(re2, "compile", compile_it)
+    expressions._outcome.cache_clear()
+    for _ in range(3):
+        with pytest.raises(InvalidExpression):
+            compiled("a(")
+    assert asked == ["a("]
+
+
+@pytest.mark.parametrize(
+    ("expression", "is_taken"),
+    zip(expressions.DIFFERENCES, (False, True, True, True, False), strict=True),
+)
+def test_where_the_library_differs_from_the_brokers(expression: str, is_taken: bool) -> None:
+    if is_taken:
+        compiled(expression)
+    else:
+        with pytest.raises(InvalidExpression):
+            compiled(expression)
