@@ -621,3 +621,27 @@ def test_a_heartbeat_of_a_classic_group_may_be_prepared_and_that_of_a_consumer_g
     assert driver.shard.prepares_heartbeats("classic")
     assert driver.shard.prepares_heartbeats("absent")
     assert not driver.shard.prepares_heartbeats("g")
+
+
+@pytest.mark.parametrize(
+    ("error", "fields"),
+    [
+        (ErrorCode.UNSUPPORTED_ASSIGNOR, {"server_assignor": "x" * 32_750}),
+        (ErrorCode.GROUP_ID_NOT_FOUND, {"group_id": "x" * 32_750, "member_epoch": 5}),
+        (ErrorCode.UNKNOWN_MEMBER_ID, {"member_id": "é" * 16_380, "member_epoch": 5}),
+        (ErrorCode.UNKNOWN_MEMBER_ID, {"instance_id": "x" * 32_750, "member_epoch": 5}),
+        (
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            {"subscribed_topic_names": None, "subscribed_topic_regex": "(" + "x" * 32_750},
+        ),
+    ],
+)
+def test_a_refusal_that_repeats_too_long_a_text_is_an_answer(
+    driver: Driver, error: ErrorCode, fields: dict[str, Any]
+) -> None:
+    """The driver encodes each answer, as a connection does."""
+    NewMember(driver, "m").beat()
+    reply = NewMember(driver, "other").beat(**fields)
+    assert reply.error_code == error
+    assert reply.error_message is not None
+    assert 32_700 < len(reply.error_message.encode()) <= 32_767
