@@ -7,9 +7,9 @@ carries out its effects. Nothing here knows a socket, a file or a clock; every t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
@@ -187,6 +187,27 @@ class WorkFailed:
     """The outcome of work that raised `error`, which concerns what it was for and no more; the runtime logs it."""
 
     error: Exception
+
+
+@runtime_checkable
+class SlicedWork(Protocol):
+    """Work that may take as long as a client wants it to, so that it is done a slice at a time.
+
+    `steps` yields again and again what it is at, the same object as long as that is the same step; if it is sent
+    True it gives that step up. It returns the outcome.
+    """
+
+    def run(self) -> object: ...
+    def steps(self) -> Generator[str, bool, object]: ...
+
+
+def outcome_of(steps: Generator[str, bool, Any]) -> Any:
+    """Take all the steps of a `SlicedWork`, however long that takes."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as ended:
+        return ended.value
 
 
 class Reply(NamedTuple):

@@ -6,7 +6,7 @@ asks again for what it still needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from coordinator.effects import (
     MarkersWanted,
     MarkersWritten,
     Result,
+    SlicedWork,
     Work,
     WorkFailed,
     WorkFinished,
@@ -46,6 +47,7 @@ class Helper(Protocol):
     def wall_ms(self) -> int: ...
     def do(self, action: Callable[[], None]) -> None: ...
     def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None: ...
+    def run_in_slices(self, steps: Generator[str, bool, object], done: Callable[[Any], None]) -> None: ...
     def write_markers(
         self, wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]
     ) -> None: ...
@@ -81,7 +83,11 @@ def _append_finished(runner: Asking, host: Helper, epoch: int, then: object, out
 
 def _begin_work(runner: Asking, host: Helper, work: Work) -> None:
     """Have `work` done on another thread. What it raises is a bug, and fails the shard; not so `WorkFailed`."""
-    host.run_aside(work.run, partial(_finished, runner, host, runner.durable_log.epoch))
+    finished = partial(_finished, runner, host, runner.durable_log.epoch)
+    if isinstance(work, SlicedWork):
+        host.run_in_slices(work.steps(), finished)
+    else:
+        host.run_aside(work.run, finished)
 
 
 def _finished(runner: Asking, host: Helper, epoch: int, done: Any) -> None:

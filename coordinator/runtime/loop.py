@@ -10,7 +10,7 @@ Knows no sockets and no rules of groups.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from coordinator.runtime.outages import Outages
 from coordinator.runtime.shard_loader import ShardLoader
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.shard_states import ELSEWHERE
+from coordinator.runtime.slices import Slices
 from coordinator.runtime.turn_share import TurnShare, unlimited
 from storage.flusher import Flusher
 from storage.log.durable_log import LogHost
@@ -86,6 +87,7 @@ class Runtime:
         self.transaction_runners: list[ShardRunner[Any]] = []  # By partition of `__transaction_state`.
         self.now_ms, self.wall_ms = clock.now_ms, clock.wall_ms
         self._loader = ShardLoader(self._loop, clock, load_buffer_bytes)
+        self._slices = Slices(self._loop, clock.now_ms)
         self.outages = Outages(self, probe_disk_space, self._loader.run)
         self.log_host = self._new_log_host()
 
@@ -163,6 +165,10 @@ class Runtime:
     def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
         """Run `work` on the loader's thread, after loads under way; call `done` with its future on the loop."""
         self._loader.run(work, done)
+
+    def run_in_slices(self, steps: Generator[str, bool, object], done: Callable[[Any], None]) -> None:
+        """Do a `SlicedWork` on the thread that such works share; call `done` with its future on the loop."""
+        self._slices.run(steps, done)
 
     # The clock.
 
@@ -282,6 +288,7 @@ class Runtime:
         From here on no timer fires and nothing is loaded.
         """
         self._is_stopped = True
+        self._slices.stop()
         self.outages.stop()
         if self._alarm is not None:
             self._alarm.cancel()

@@ -12,7 +12,7 @@ written. Heartbeats, fetches and other requests that only read are served.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Generic, Protocol
@@ -81,6 +81,7 @@ class RunnerHost(GatheringHost, Protocol):
     def do(self, action: Callable[[], None]) -> None: ...
     def soon(self, action: Callable[[], None]) -> None: ...
     def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None: ...
+    def run_in_slices(self, steps: Generator[str, bool, object], done: Callable[[Any], None]) -> None: ...
     def write_markers(
         self, wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]
     ) -> None: ...

@@ -8,12 +8,13 @@ sound or a faulty disk, or in memory. `RunnerWorld` has one runner, whose turns 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from coordinator.effects import HistoryRow, MarkersWanted, RequestContext
+from coordinator.effects import HistoryRow, MarkersWanted, RequestContext, outcome_of
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.loading import load_shard
 from coordinator.runtime.shard_runner import ShardRunner
@@ -118,6 +119,9 @@ class RuntimeWorld(ManualTimers):
 
     def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
         self.submit(work, done)
+
+    def run_in_slices(self, steps: Generator[str, bool, object], done: Callable[[Any], None]) -> None:
+        self.submit(partial(outcome_of, steps), done)
 
     def reload(self, runner: ShardRunner[Any]) -> None:
         self.queue.append(lambda: self.read_shard(runner, cut_back=True))

@@ -6,15 +6,15 @@ does it, and its result is an event of its own. The rebalance that it may lead t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass
 from enum import Enum, unique
 from typing import Final
 
-from coordinator.effects import Effects, Moment
+from coordinator.effects import Effects, Moment, outcome_of
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.consumer.events import Standing
-from coordinator.groups.consumer.expressions import InvalidExpression, compiled, matching
+from coordinator.groups.consumer.expressions import TOO_LARGE, InvalidExpression, compiled
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.java_order import JavaTable, string_hash
 from coordinator.groups.consumer.member import ConsumerMember
@@ -32,6 +32,9 @@ BETWEEN_RUNS_MS: Final = 10_000
 
 SHOWN_CHARS: Final = 64
 """Characters of an expression that a reason shows, so that there is room for topics."""
+
+LOGGED_CHARS: Final = 100
+"""Of an expression that the daemon's log names."""
 
 
 @unique
@@ -52,19 +55,39 @@ class ResolveRegexes:
     topics: tuple[str, ...]
     version: int
     wall_ms: int
+    before: Mapping[str, tuple[str, ...]]  # What each matched when it was last found out.
 
     def run(self) -> RegexesResolved:
-        """Return what each expression matches. Takes a while: each of them looks at each topic."""
-        found = {
-            regex: ResolvedRegex(self._matching(regex), self.version, self.wall_ms) for regex in self.regexes
-        }
+        """Return what each expression matches, however long that takes."""
+        resolved: RegexesResolved = outcome_of(self.steps())
+        return resolved
+
+    def steps(self) -> Generator[str, bool, RegexesResolved]:
+        """Find out what each expression matches, a name at a time: each is a step (`SlicedWork`).
+
+        One that is given up, or is too large for Muster, matches what it did before.
+        """
+        found = {}
+        for regex in self.regexes:
+            topics = yield from self._matching(regex)
+            found[regex] = ResolvedRegex(topics, self.version, self.wall_ms)
         return RegexesResolved(self.group_id, found)
 
-    def _matching(self, regex: str) -> tuple[str, ...]:
+    def _matching(self, regex: str) -> Generator[str, bool, tuple[str, ...]]:
+        step = f"expression {regex[:LOGGED_CHARS]} of group {self.group_id}"
+        if (yield step):
+            return self.before.get(regex, ())
         try:
-            return tuple(matching(regex, self.topics))
-        except InvalidExpression:  # It came with another broker's log, whose library took it. As in Kafka.
-            return ()
+            pattern = compiled(regex)
+        except InvalidExpression as wrong:  # It came with another broker's log, whose library took it.
+            return self.before.get(regex, ()) if str(wrong) == TOO_LARGE else ()  # () as in Kafka.
+        matches = []
+        for topic in self.topics:
+            if pattern.fullmatch(topic):
+                matches.append(topic)
+            if (yield step):
+                return self.before.get(regex, ())
+        return tuple(matches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +147,10 @@ def maybe_resolve(
     if is_due and regexes:
         soft.is_resolving = True
         topics, order = shard.topics, in_run_order(regexes)
-        run = ResolveRegexes(group.group_id, order, tuple(topics.names()), topics.version, at.wall_ms)
+        before_run = {regex: resolved.topics for regex, resolved in subscriptions.resolved.items()}
+        run = ResolveRegexes(
+            group.group_id, order, tuple(topics.names()), topics.version, at.wall_ms, before_run
+        )
         effects.background.append(run)
 
 

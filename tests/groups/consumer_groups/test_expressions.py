@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from coordinator.effects import SlicedWork, outcome_of
 from coordinator.groups.consumer import expressions
 from coordinator.groups.consumer.expressions import (
     EFFORT_MAX,
@@ -16,6 +17,7 @@ from coordinator.groups.consumer.expressions import (
     effort,
     matching,
 )
+from coordinator.groups.consumer.regexes import ResolveRegexes
 
 PARTS = (
     *(
@@ -79,6 +81,8 @@ AROUND = (
 )
 
 LOOP_MAX_S = 0.020
+
+TOO_LONG = r"\pL{1000}"
 
 
 def worst_expressions() -> Iterator[str]:
@@ -165,3 +169,32 @@ def test_where_the_library_differs_from_the_brokers(expression: str, is_taken: b
     else:
         with pytest.raises(InvalidExpression):
             compiled(expression)
+
+
+TOPICS = ("orders", "orders-2", "invoices")
+
+
+def a_run(*regexes: str) -> ResolveRegexes:
+    return ResolveRegexes("g", regexes, TOPICS, 7, 1_000, {"ord.*": ("orders",), TOO_LONG: ("orders",)})
+
+
+def test_an_expression_that_is_given_up_matches_what_it_did_and_the_next_is_looked_at() -> None:
+    steps = a_run("ord.*", "new.*", "inv.*").steps()
+    assert isinstance(a_run(), SlicedWork)
+    seen = [next(steps), steps.send(False)]
+    assert seen[0] is seen[1], "one step"
+    seen.append(steps.send(True))
+    assert seen[2] == "expression new.* of group g"
+    assert steps.send(True) == "expression inv.* of group g"
+    resolved = outcome_of(steps).resolved
+    assert {regex: found.topics for regex, found in resolved.items()} == {
+        "ord.*": ("orders",),
+        "new.*": (),
+        "inv.*": ("invoices",),
+    }
+    assert {found.version for found in resolved.values()} == {7}, "or it would be looked at again at once"
+
+
+def test_an_expression_of_another_brokers_log_that_is_too_large_matches_what_it_did() -> None:
+    resolved = a_run(TOO_LONG, "a(").run().resolved
+    assert [found.topics for found in resolved.values()] == [("orders",), ()]
