@@ -61,6 +61,7 @@ class RuntimeWorld(ManualTimers):
         self.history: list[HistoryRow] = []
         self.dirty: dict[ShardRunner[Any], None] = {}
         self.flush_count = 0
+        self.sliced = 0  # Works that were asked for in slices.
         self.no_room: list[StorageError] = []  # The errors of the logs that wait for disk space.
         self.tried_later: list[DurableLog] = []  # Logs that wait until the disk works again.
         self._without_space: dict[DurableLog, None] = {}
@@ -121,6 +122,7 @@ class RuntimeWorld(ManualTimers):
         self.submit(work, done)
 
     def run_in_slices(self, steps: Generator[str, bool, object], done: Callable[[Any], None]) -> None:
+        self.sliced += 1
         self.submit(partial(outcome_of, steps), done)
 
     def reload(self, runner: ShardRunner[Any]) -> None:

@@ -617,6 +617,7 @@ def test_work_of_a_former_life_is_dropped() -> None:
     )
     world.answer(joining, 1)
     assert len(world.queue) == 1, "the expression is matched aside"
+    assert world.sliced == 1, "on the thread of works that may take long"
     world.load()
     epoch = world.runner.shard.consumer_groups["g"].epoch if world.runner.shard else 0
     world.queue.popleft()()
@@ -643,6 +644,7 @@ def test_what_waited_for_a_target_goes_on_one_event_at_a_time() -> None:
         )
         world.ask(joining, 1)
     assert len(world.queue) == 1, "the target is computed aside"
+    assert world.sliced == 0, "and waits behind no expression"
     shard = world.runner.shard
     assert shard is not None
     for count in (1, 2, 3, 4):
