@@ -17,7 +17,10 @@ from coordinator.groups.consumer.refusal import Refused
 from protocol.errors import ErrorCode
 
 MOST_WEIGHT: Final = 1_000
-"""Members and partitions, counted together, of a target that is computed at once: some 5 ms."""
+"""Members, partitions, and the topics of each member, counted together, of a target that is computed at once.
+
+Those of the worst shapes take 5 ms: many members of one topic, or few that subscribe to different ones of many.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,10 +153,12 @@ class MemberStep:
         return is_due or not 0 <= since_ms < interval_ms  # Below 0 the clock was set back.
 
     def _weight(self) -> int:
-        """Members and partitions of the target that is due."""
-        names = {*self.group.subscriptions.topics(), *self.member.topic_names}
+        """How much the target that is due takes to compute; see MOST_WEIGHT."""
+        subscriptions = self.group.subscriptions
+        names = {*subscriptions.topics(), *self.member.topic_names}
         partitions = sum(len(image.racks_by_partition) for image in self.shard.images(names))
-        return len(self.group.members) + partitions
+        subscribed = subscriptions.size + subscriptions.size_of(self.member)
+        return len(self.group.members) + partitions + subscribed
 
     def _compute_target(self) -> ComputedTarget:
         """Compute the target; reads the group and the topics, and changes nothing."""

@@ -40,11 +40,20 @@ class Subscriptions:
     resolved: dict[str, ResolvedRegex] = field(default_factory=dict)
     by_match: Counter[str] = field(default_factory=Counter)  # How many resolved expressions match each topic.
     regex_table: TimelineTable = field(default_factory=TimelineTable)  # The order of the expressions.
+    size: int = 0  # `size_of` all members, added up.
 
     def change(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
         """Count a member as it is now, and no longer as it was; None for none."""
+        self.size += self.size_of(after) - self.size_of(before)
         self._count_names(before, after)
         count_names(self.by_regex, self.regex_table, _regex(before), _regex(after))
+
+    def size_of(self, member: ConsumerMember | None) -> int:
+        """Number of topics that a member names, and of those that its expression matches; 0 for no member."""
+        if member is None:
+            return 0
+        resolved = self.resolved.get(member.topic_regex) if member.topic_regex else None
+        return len(member.topic_names) + (0 if resolved is None else len(resolved.topics))
 
     def _count_names(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
         old = () if before is None else before.topic_names
@@ -66,10 +75,10 @@ class Subscriptions:
         try:
             yield
         finally:
+            self.resolve(unused, matched)  # While no member has it, as above: so `size` stays as it is.
             self._count_names(after, before)
             _subtract(self.by_regex, new)
             _add(self.by_regex, old)
-            self.resolve(unused, matched)
 
     def regexes_with(self, before: ConsumerMember, after: ConsumerMember) -> list[str]:
         """The expressions that members have once one of them is another, in the order of their table."""
@@ -80,10 +89,12 @@ class Subscriptions:
 
     def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
         """Keep what an expression matches; None to forget it."""
-        before = self.resolved.pop(regex, None)
+        before, member_count = self.resolved.pop(regex, None), self.by_regex[regex]
         if before is not None:
+            self.size -= member_count * len(before.topics)
             _subtract(self.by_match, before.topics)
         if resolved is not None:
+            self.size += member_count * len(resolved.topics)
             self.resolved[regex] = resolved
             _add(self.by_match, resolved.topics)
 

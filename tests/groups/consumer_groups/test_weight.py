@@ -1,0 +1,119 @@
+"""How much is computed at once: whatever the shape of a group, what its loop computes is within 20 ms."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.effects import Effects, RequestContext
+from coordinator.groups.consumer.computing import MOST_WEIGHT
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.reconciliation import CurrentAssignment
+from coordinator.groups.consumer.subscriptions import ResolvedRegex, Subscriptions
+from coordinator.topic_catalog import TopicImage
+from tests.groups.consumer_groups.migrating import NOW, World, joining
+
+LONGEST_S = 0.020
+"""What the event loop may be held. The shapes below take a fourth of it on a free processor."""
+
+NAMES = [f"topic-{number:03d}" for number in range(600)]
+
+Subscribe = Callable[[random.Random], list[str]]
+
+
+def grown(
+    member_count: int, partition_count: int, subscribe: Subscribe, assignors: tuple[str, ...] = ("uniform",)
+) -> World:
+    """A group of so many members, each of which subscribes to what `subscribe` says."""
+    world, rng = World(assignment_interval_ms=0, assignors=assignors), random.Random(1)
+    for name in NAMES:
+        world.topics.by_name[name] = TopicImage(name, rng.randbytes(16), [()] * partition_count)
+    group = world.shard.groups["g"] = ConsumerGroup("g")
+    for number in range(member_count):
+        member = ConsumerMember(f"{number:036d}", topic_names=tuple(subscribe(rng)))
+        group.put_member(member, CurrentAssignment(1))
+    return world
+
+
+def of(count: int, *, of_which: int | None = None) -> Subscribe:
+    """The first `count` topics, or so many at random `of_which` are the first."""
+    if of_which is None:
+        return lambda _: NAMES[:count]
+    return lambda rng: rng.sample(NAMES[:of_which], count)
+
+
+SHAPES = {
+    "many members of one topic": (490, 1, of(1)),
+    "two members of many topics": (2, 1, of(200, of_which=300)),
+    "one member of many topics": (1, 1, of(240)),
+    "members of some topics each, all different": (120, 5, of(4, of_which=40)),
+    "members of a few topics, in other orders": (20, 5, of(30, of_which=30)),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_what_is_computed_at_once_is_within_the_bound(shape: str, assignor: str) -> None:
+    member_count, partition_count, subscribe = SHAPES[shape]
+    world = grown(member_count, partition_count, subscribe, assignors=(assignor,))
+    new = joining(subscribed_topic_names=subscribe(random.Random(2)))
+    took = []
+    for _ in range(5):  # The least of some runs: others use the processor too.
+        began = time.thread_time()
+        world.beat(new, is_stored=False)
+        took.append(time.thread_time() - began)
+        assert not world.effects.background, "it is computed at once"
+    assert min(took) < LONGEST_S
+
+
+@pytest.mark.parametrize(
+    ("member_count", "subscribe"), [(100, of(300)), (100, of(298, of_which=300)), (400, of(590))]
+)
+def test_members_of_many_topics_each_are_computed_aside(member_count: int, subscribe: Subscribe) -> None:
+    """Though members and partitions, counted alone, are fewer than the bound."""
+    world = grown(member_count, 1, subscribe)
+    assert member_count + 590 < MOST_WEIGHT
+    request, effects = joining(subscribed_topic_names=subscribe(random.Random(2))), Effects()
+    began = time.thread_time()
+    consumer_group_heartbeat(world.shard, request, RequestContext("me", 1, "c", "/h"), NOW, effects)
+    took = time.thread_time() - began
+    assert len(effects.background) == 1
+    assert effects.records == []
+    assert took < LONGEST_S, "nothing else of a heartbeat grows with members times topics"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_size_of_subscriptions_follows_members_and_expressions(seed: int) -> None:
+    rng, subscriptions = random.Random(seed), Subscriptions()
+    members: dict[str, ConsumerMember] = {}
+
+    def counted() -> int:
+        return sum(map(subscriptions.size_of, members.values()))
+
+    for _ in range(200):
+        member_id, regex = rng.choice("abcde"), rng.choice(("x.*", "y.*"))
+        before = members.get(member_id)
+        after = ConsumerMember(
+            member_id,
+            topic_names=tuple(rng.sample(NAMES, rng.randrange(4))),
+            topic_regex=rng.choice(("", regex)),
+        )
+        match rng.randrange(4):
+            case 0:
+                subscriptions.change(before, after)
+                members[member_id] = after
+            case 1 if before is not None:
+                subscriptions.change(before, None)
+                del members[member_id]
+            case 2:
+                matched = ResolvedRegex(tuple(rng.sample(NAMES, rng.randrange(5))), 1, 1)
+                subscriptions.resolve(regex, rng.choice((None, matched)))
+            case _:
+                with subscriptions.supposing(before, after):
+                    pass
+        assert subscriptions.size == counted()
