@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.effects import PreparedCommitReceived, RequestContext, new_tuple
 from coordinator.groups.classic.heartbeat import Heartbeat
+from coordinator.groups.consumer.describe import DescribedMembers
 from coordinator.groups.consumer.request_checks import refusal_of
 from coordinator.groups.consumer.steady import SteadyHeartbeat
 from coordinator.offsets.transactional_commit import TransactionalCommit, adds_partition, verification_answer
@@ -24,7 +25,16 @@ from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepare, Prepared, template_of_commit
 from coordinator.server.random_uuids import random_uuid
-from coordinator.server.splitting import SplitPlan, Turns, ask_all, context_of, first_error, reply, split
+from coordinator.server.splitting import (
+    MAX_ENCODED_ON_LOOP,
+    SplitPlan,
+    Turns,
+    ask_all,
+    context_of,
+    first_error,
+    reply,
+    split,
+)
 from coordinator.shard.shard import STOCK, Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from protocol.error_responses import error_response
@@ -47,6 +57,9 @@ from protocol.topic_partition import TopicPartition
 
 LARGE_AT_ONCE: Final = 10
 """Groups that are described, or whose offsets are fetched, at a time: each may have thousands of either."""
+
+ITEMS_OF_A_MEMBER: Final = 4
+"""A described member of a consumer group, with both assignments, is encoded in the time of so many groups."""
 
 
 class GroupRuntime(Turns, Protocol):
@@ -316,7 +329,7 @@ class GroupApis:
             lambda response: response.groups,
             merge,
             at_once=LARGE_AT_ONCE,
-            size_of=lambda group: 1 + len(group.members),
+            size_of=_described_size,
         )
         split(len(request.group_ids), plan, pending, runtime)
 
@@ -356,6 +369,14 @@ class GroupApis:
 
         runtime = self._runtime
         ask_all(runtime.runners, request, pending, merge, runtime)
+
+
+def _described_size(group: Any) -> int:
+    """Size of a consumer group's description; one whose members are yet to be described is encoded on a thread."""
+    # Any: compiled, what a message calls a list has to be one.
+    if isinstance(group.members, DescribedMembers):
+        return MAX_ENCODED_ON_LOOP + 1
+    return 1 + len(group.members) * ITEMS_OF_A_MEMBER
 
 
 def _reply_steady(pending: Pending, answer: EncodedResponse, steady: SteadyHeartbeat, now_ms: int) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, cast, overload
 
 from coordinator.effects import Moment, Reply, RequestContext, Result
+from coordinator.groups.consumer.assignors.specs import NO_TARGET, Target
 from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.reconciliation import CurrentAssignment
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
 from coordinator.groups.group_operations import GROUP_OPERATIONS
 from coordinator.topic_catalog import TopicImages
@@ -21,6 +25,46 @@ from protocol.messages.consumer_group_describe import (
 )
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+MOST_DESCRIBED_AT_ONCE: Final = 200
+"""Members and the topics that they subscribe to, counted together, of a group that is described at once: 1 ms."""
+
+
+class _Stored(NamedTuple):
+    """A member as stored, of which nothing changes in place: another one takes its place."""
+
+    member: ConsumerMember
+    current: CurrentAssignment
+    target: Target
+
+
+class DescribedMembers(Sequence[ConsumerGroupDescribeMember]):
+    """The members of a large group as they were when it was asked for, each described where the answer is encoded.
+
+    That may be another thread. Topics have the names that they have then, and those deleted by then are left out.
+    """
+
+    __slots__ = ("_stored", "_topics")
+
+    def __init__(self, stored: Sequence[_Stored], topics: TopicImages) -> None:
+        self._stored, self._topics = stored, topics
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    @overload
+    def __getitem__(self, index: int) -> ConsumerGroupDescribeMember: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ConsumerGroupDescribeMember]: ...
+    def __getitem__(
+        self, index: int | slice
+    ) -> ConsumerGroupDescribeMember | list[ConsumerGroupDescribeMember]:
+        if isinstance(index, slice):
+            return [_member(each, self._topics) for each in self._stored[index]]
+        return _member(self._stored[index], self._topics)
+
+    def __iter__(self) -> Iterator[ConsumerGroupDescribeMember]:
+        return (_member(each, self._topics) for each in self._stored)
 
 
 def consumer_group_describe(
@@ -55,25 +99,31 @@ def _absent(group_id: str, *, is_classic: bool) -> ConsumerGroupDescribeGroup:
 
 
 def _present(group: ConsumerGroup, shard: ConsumerGroups) -> ConsumerGroupDescribeGroup:
+    stored = [
+        _Stored(group.members[member_id], group.currents[member_id], group.targets.get(member_id, NO_TARGET))
+        for member_id in group.table
+    ]
+    members = DescribedMembers(stored, shard.topics)
+    is_large = len(stored) + group.subscriptions.size > MOST_DESCRIBED_AT_ONCE
     return ConsumerGroupDescribeGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor_votes.preferred or shard.settings.assignors[0],
-        members=[_member(group, member_id, shard.topics) for member_id in group.table],
+        members=cast(list[ConsumerGroupDescribeMember], members) if is_large else list(members),
     )
 
 
-def _member(group: ConsumerGroup, member_id: str, topics: TopicImages) -> ConsumerGroupDescribeMember:
-    member, current = group.members[member_id], group.currents[member_id]
+def _member(stored: _Stored, topics: TopicImages) -> ConsumerGroupDescribeMember:
+    member, current, target = stored
     # What it has to give up it still has, until it confirms.
     held: dict[bytes, list[int]] = {}
     for partitions in (current.assigned, current.pending_revocation):
         for topic_id, epochs in partitions.items():
             held.setdefault(topic_id, []).extend(epochs)
     return ConsumerGroupDescribeMember(
-        member_id=member_id,
+        member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=member.rack_id,
         member_epoch=current.member_epoch,
@@ -82,7 +132,7 @@ def _member(group: ConsumerGroup, member_id: str, topics: TopicImages) -> Consum
         subscribed_topic_names=list(member.topic_names),
         subscribed_topic_regex=member.topic_regex,
         assignment=_assignment(held, topics),
-        target_assignment=_assignment(group.targets.get(member_id, {}), topics),
+        target_assignment=_assignment(target, topics),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
