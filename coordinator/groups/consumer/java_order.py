@@ -38,8 +38,9 @@ def int_hash(number: int) -> int:
 
 
 def java_sorted(texts: Iterable[str]) -> list[str]:
-    """Sort texts as Java does, by their UTF-16 units."""
-    return sorted(texts, key=utf16_units)
+    """Sort texts as Java does, by their UTF-16 units. In ASCII, as most are, that is Python's order too."""
+    texts = list(texts)
+    return sorted(texts) if "".join(texts).isascii() else sorted(texts, key=utf16_units)
 
 
 def utf16_units(text: str) -> bytes:

@@ -155,10 +155,11 @@ class MemberStep:
     def _weight(self) -> int:
         """How much the target that is due takes to compute; see MOST_WEIGHT."""
         subscriptions = self.group.subscriptions
+        weight = len(self.group.members) + subscriptions.size + subscriptions.size_of(self.member)
+        if weight > self.shard.settings.most_weight:
+            return weight  # Whatever partitions there are.
         names = {*subscriptions.topics(), *self.member.topic_names}
-        partitions = sum(len(image.racks_by_partition) for image in self.shard.images(names))
-        subscribed = subscriptions.size + subscriptions.size_of(self.member)
-        return len(self.group.members) + partitions + subscribed
+        return weight + sum(len(image.racks_by_partition) for image in self.shard.images(names))
 
     def _compute_target(self) -> ComputedTarget:
         """Compute the target; reads the group and the topics, and changes nothing."""
@@ -326,8 +327,12 @@ class _SubscribedTopics:
     def _topics(self, member: ConsumerMember) -> tuple[tuple[bytes, ...], int]:
         """The ids of those that exist, and the number of all names."""
         names = self._group.subscriptions.topics_of(
-            member, JavaTable.of_list(string_hash, member.topic_names)
+            member, JavaTable.of_list(self._hash_of, member.topic_names)
         )
         images = self._shard.images(names)
         self.counts |= {image.topic_id: len(image.racks_by_partition) for image in images}
         return tuple(image.topic_id for image in images), len(names)
+
+    def _hash_of(self, name: str) -> int:
+        """A name of no topic is in no order that matters, and may be as long as a request can make it."""
+        return 0 if self._shard.topics.image(name) is None else string_hash(name)

@@ -97,8 +97,8 @@ class ConsumerGroups:
 
     def images(self, names: Iterable[str]) -> list[TopicImage]:
         """Those of the topics that exist."""
-        found = (self.topics.image(name) for name in names)
-        return [image for image in found if image is not None]
+        image = self.topics.image
+        return [found for name in names if (found := image(name)) is not None]
 
     def hash_of(self, names: Iterable[str]) -> int:
         """The hash of a group that subscribes to these topics, of which some may not exist."""

@@ -61,6 +61,7 @@ def test_a_set_of_a_list_has_room_for_what_the_list_said() -> None:
 
 
 def test_texts_are_sorted_by_their_utf_16_units() -> None:
+    assert java_sorted(["b", "a", "B"]) == ["B", "a", "b"]
     assert java_sorted(["\uffee", "\U0001f600", "a"]) == ["a", "\U0001f600", "\uffee"]
 
 

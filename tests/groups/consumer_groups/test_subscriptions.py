@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from coordinator.groups.consumer.member import ConsumerMember
-from coordinator.groups.consumer.subscriptions import ResolvedRegex, Subscriptions
+from coordinator.groups.consumer.subscriptions import MANY, ResolvedRegex, Subscriptions
 
 
 def subscriptions(*members: ConsumerMember) -> Subscriptions:
@@ -21,6 +23,24 @@ def test_all_name_the_same() -> None:
     assert subscriptions(named("a", "t", "u"), named("b", "u", "t")).are_homogeneous(2)
     assert not subscriptions(named("a", "t", "u"), named("b", "u")).are_homogeneous(2)
     assert not subscriptions(named("a", "t"), named("b")).are_homogeneous(2)
+
+
+def test_what_an_expression_matched_counts_until_it_is_forgotten() -> None:
+    made = subscriptions(named("a", "t"))
+    made.resolve("u", ResolvedRegex(("t",), 1, 1))
+    assert made.are_homogeneous(1)
+    made.resolve("u", ResolvedRegex(("t", "u"), 1, 1))
+    assert not made.are_homogeneous(1)
+    made.change(named("a", "t"), None)
+    assert made.are_homogeneous(0), "nobody subscribes to anything else"
+
+
+def test_many_names_are_counted_like_few() -> None:
+    many = [f"t-{number}" for number in range(MANY + 1)]
+    made = subscriptions(named("a", *many), named("b", *many[:2]))
+    assert made.by_name == Counter([*many, *many[:2]])
+    made.change(named("a", *many), None)
+    assert made.by_name == Counter(many[:2])
 
 
 def test_nobody_names_anything() -> None:

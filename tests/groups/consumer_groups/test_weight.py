@@ -12,7 +12,10 @@ from coordinator.effects import Effects, RequestContext
 from coordinator.groups.consumer.computing import MOST_WEIGHT
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
+from coordinator.groups.consumer.java_order import JavaTable, string_hash
 from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.member_step import MemberStep
+from coordinator.groups.consumer.membership import known_member
 from coordinator.groups.consumer.reconciliation import CurrentAssignment
 from coordinator.groups.consumer.subscriptions import ResolvedRegex, Subscriptions
 from coordinator.topic_catalog import TopicImage
@@ -85,6 +88,41 @@ def test_members_of_many_topics_each_are_computed_aside(member_count: int, subsc
     assert len(effects.background) == 1
     assert effects.records == []
     assert took < LONGEST_S, "nothing else of a heartbeat grows with members times topics"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [chr(ord("A") + number) + "x" * 32_000 for number in range(40)],
+        [f"no-topic-{number}" for number in range(10_000)],
+    ],
+    ids=["very long ones", "very many"],
+)
+def test_names_of_no_topics_hold_the_loop_but_for_a_moment(names: list[str]) -> None:
+    world = grown(1, 1, of(3))
+    took = []
+    for number in range(5):
+        request = joining(f"new-{number}", subscribed_topic_names=[*NAMES[:3], *names])
+        began, world.effects = time.thread_time(), Effects()
+        context = RequestContext("me", 1, "c", "/h")
+        consumer_group_heartbeat(world.shard, request, context, NOW, world.effects)
+        world.replay()
+        took.append(time.thread_time() - began)
+        world.shard.suspended.clear()
+    assert min(took) < LONGEST_S
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_topics_are_in_the_order_of_all_names_though_those_of_no_topic_are_not_hashed(seed: int) -> None:
+    rng = random.Random(seed)
+    names = rng.sample([*NAMES[:40], *(f"no-topic-{number}" for number in range(40))], 50)
+    world = grown(1, 1, lambda _: names)
+    expected = world.shard.images(JavaTable.of_list(string_hash, names))
+    group = world.shard.groups["g"]
+    found, effects = known_member(group, *group.members), Effects()
+    (spec,), _ = MemberStep(world.shard, group, found, found.member, None, NOW, effects).specs()
+    assert spec.topic_ids == tuple(image.topic_id for image in expected)
+    assert spec.name_count == len(names)
 
 
 @pytest.mark.parametrize("seed", range(20))
