@@ -53,7 +53,7 @@ from coordinator.groups.classic.timers import (
     SyncTimer,
     arm_session_timers,
 )
-from coordinator.groups.consumer.computing import ComputedTarget, FailedTarget
+from coordinator.groups.consumer.computing import Computed, NotComputed
 from coordinator.groups.consumer.record_schemas import CONSUMER_GROUP_SCHEMAS
 from coordinator.groups.consumer.replay import replay_record
 from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
@@ -191,7 +191,7 @@ class Shard:
                 effects = Effects()
                 self._on_append_finished(then, error, Moment(now_ms, wall_ms), effects)
                 return effects.result()
-            case WorkFinished(ComputedTarget() | FailedTarget() as computed, _):
+            case WorkFinished(Computed() | NotComputed() as computed, _):
                 self._waiting.computed(computed)
                 return Result(released=computed.group_id)
             case WorkFinished(outcome, wall_ms):

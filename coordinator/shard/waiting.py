@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from coordinator.effects import AppendFinished, Event, RequestReceived, TimerFired, WorkFinished
-from coordinator.groups.consumer.computing import ComputedTarget, FailedTarget, Suspended
+from coordinator.groups.consumer.computing import Computed, NotComputed, Suspended
 from coordinator.groups.consumer.regexes import RegexesResolved
 from coordinator.offsets.transactional_commit import TransactionalCommit
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -49,8 +49,8 @@ class WaitingEvents:
                 suspended.is_held = True
                 self._events.setdefault(group_id, deque()).appendleft(event)
 
-    def computed(self, computed: ComputedTarget | FailedTarget) -> None:
-        """Let the request go on that asked for this target, or is refused without, once it is handled again."""
+    def computed(self, computed: Computed | NotComputed) -> None:
+        """Let the request go on that asked for this, or is refused without, once it is handled again."""
         self._suspended[computed.group_id].computed = computed
 
     def release(self, group_id: str) -> Event | None:

@@ -19,7 +19,7 @@ from coordinator.effects import (
     WorkFinished,
 )
 from coordinator.groups.classic.states import STABLE
-from coordinator.groups.consumer.computing import ComputedTarget, ComputeTarget
+from coordinator.groups.consumer.computing import Compute, Computed
 from coordinator.groups.consumer.downgrade import GroupDowngraded
 from coordinator.groups.consumer.group import LEFT_FOR_NOW_EPOCH
 from coordinator.groups.consumer.upgrade import GroupUpgraded
@@ -81,9 +81,7 @@ class MixedWitness(Witness):
         self._of_consumer_groups: dict[int, Any] = {}  # Calls whose answers show what consumer groups store.
         # Requests that wait for a target: who asked, which keeps its id from being given again, and since when.
         self._begun: dict[int, tuple[Any, int]] = {}
-        self._targets: dict[
-            str, tuple[int, ComputedTarget]
-        ] = {}  # As they were when their computation began.
+        self._targets: dict[str, tuple[int, Computed]] = {}  # As they were when their computation began.
 
     def _new_marks(self) -> Marks:
         return Marks(KNOWN)
@@ -96,7 +94,7 @@ class MixedWitness(Witness):
     # What happens inside a shard.
 
     def before(self, shard: Shard, event: Event, now_ms: int) -> Any:
-        if isinstance(event, WorkFinished) and isinstance(event.outcome, ComputedTarget):
+        if isinstance(event, WorkFinished) and isinstance(event.outcome, Computed):
             self._check_computed(event.outcome)
         self.mixed.before(shard, event, self._targets)
         return super().before(shard, event, now_ms)
@@ -117,7 +115,7 @@ class MixedWitness(Witness):
         instances = {each.member_id: each.instance_id for each in group.members.values()}
         return ConsumerBefore(group.epoch, instances, epochs)
 
-    def _check_computed(self, computed: ComputedTarget) -> None:
+    def _check_computed(self, computed: Computed) -> None:
         """What a group is must not change while its target is computed."""
         version, expected = self._targets.pop(computed.group_id, (-1, None))
         if version == self._topics.version and computed != expected:
@@ -125,11 +123,12 @@ class MixedWitness(Witness):
 
     def after(self, shard: Shard, event: Event, result: Result, before: Any, now_ms: int) -> None:
         for work in result.background:
-            if isinstance(work, ComputeTarget):
-                target = work.compute()
+            if isinstance(work, Compute):
+                target: Computed = work.compute()
                 self._targets[target.group_id] = self._topics.version, target
                 if isinstance(event, RequestReceived):
-                    self._begun[id(event.context.reply_to)] = event.context.reply_to, now_ms
+                    # A request that asks twice goes on at the time at which it came.
+                    self._begun.setdefault(id(event.context.reply_to), (event.context.reply_to, now_ms))
         super().after(shard, event, result, before, now_ms)
         self.mixed.after(shard, event, result)
         self.rows.after(result)

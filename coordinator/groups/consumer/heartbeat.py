@@ -12,7 +12,7 @@ from typing import Any
 
 from coordinator.effects import Effects, Moment, RequestContext
 from coordinator.groups.classic.group import Group
-from coordinator.groups.consumer.computing import ComputedTarget, ComputeTarget, Course
+from coordinator.groups.consumer.computing import Compute, Computed, Course
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.leave import leave
 from coordinator.groups.consumer.member import ConsumerMember
@@ -73,9 +73,9 @@ def _handle(
     context: RequestContext,
     at: Moment,
     effects: Effects,
-) -> Generator[ComputeTarget, ComputedTarget, ConsumerGroupHeartbeatResponse]:
+) -> Generator[Compute[Computed], Any, ConsumerGroupHeartbeatResponse]:
     classic = shard.classic_groups.get(request.group_id)
-    group = _find_group(shard, request, classic, effects)
+    group = yield from _find_group(shard, request, classic, effects)
     check_capacity(group, request.member_id, shard.settings.max_size)
     found = find_member(group, request.member_id or member_id_of(context.new_uuid), request, effects)
     member = _described(found.member, request, context)
@@ -113,7 +113,7 @@ def _find_group(
     request: ConsumerGroupHeartbeatRequest,
     classic: Group | None,
     effects: Effects,
-) -> ConsumerGroup:
+) -> Generator[Compute[Computed], Any, ConsumerGroup]:
     group = shard.groups.get(request.group_id)
     if group is not None:
         return group
@@ -123,7 +123,7 @@ def _find_group(
             message = f"Group {request.group_id} is not a consumer group."
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message)
     if classic is not None:
-        return upgrade(shard, classic, effects)
+        return (yield from upgrade(shard, classic, effects))
     return ConsumerGroup(request.group_id)
 
 

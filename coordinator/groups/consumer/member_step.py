@@ -14,7 +14,7 @@ from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.group import Group
 from coordinator.groups.consumer.assignors import ASSIGNORS
 from coordinator.groups.consumer.assignors.specs import MemberSpec, Target, as_kept, in_table_order
-from coordinator.groups.consumer.computing import ComputedTarget, ComputeTarget
+from coordinator.groups.consumer.computing import Compute, ComputedTarget, ComputeTarget
 from coordinator.groups.consumer.events import Course, Standing
 from coordinator.groups.consumer.group import ConsumerGroup, take_one
 from coordinator.groups.consumer.java_order import JavaTable, string_hash
@@ -97,7 +97,7 @@ class MemberStep:
         target = group.targets.get(self.found.took_over_from or member_id, {})
         if self._is_target_due():
             try:
-                computed = yield ComputeTarget(group.group_id, self._weight(), self._compute_target)
+                computed = yield Compute(group.group_id, self._weight(), self._compute_target)
             except Refused:
                 self._ask_for_nothing()
                 raise

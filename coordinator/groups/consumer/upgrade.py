@@ -7,10 +7,12 @@ classic group is read here and not changed before all checks have passed: a refu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
-from coordinator.effects import Effects, Moment
+from coordinator.effects import CoordinatorRecord, Effects, Moment
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.member import Member
 from coordinator.groups.classic.records import new_group_tombstone
@@ -23,6 +25,7 @@ from coordinator.groups.classic.timers import (
     cancel_session_timer,
 )
 from coordinator.groups.consumer.assignors.specs import Target
+from coordinator.groups.consumer.computing import Compute, Computed
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.java_order import JavaTable, int_hash, string_hash, uuid_hash
 from coordinator.groups.consumer.member import ClassicMember, ConsumerMember, OfferedProtocol
@@ -45,6 +48,9 @@ CUSTOM_ASSIGNOR = (
 )
 
 
+MEMBER_WEIGHT: Final = 8
+"""A classic member that is upgraded takes as long as so many members of a target, and its partitions on top."""
+
 IN_FORCE = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
 """Outcomes of an append whose records are replayed, and stay: what comes of them later ends the log's epoch."""
 
@@ -56,7 +62,17 @@ class GroupUpgraded:
     classic: Group
 
 
-def upgrade(shard: ConsumerGroups, classic: Group, effects: Effects) -> ConsumerGroup:
+@dataclass(frozen=True, slots=True)
+class ComputedUpgrade(Computed):
+    """The consumer group that a classic one becomes, which its records say; or why it becomes none."""
+
+    upgraded: ConsumerGroup | Refused = field(compare=False)
+    records: Sequence[CoordinatorRecord] = ()
+
+
+def upgrade(
+    shard: ConsumerGroups, classic: Group, effects: Effects
+) -> Generator[Compute[Computed], ComputedUpgrade, ConsumerGroup]:
     """Return a classic group as the consumer group that it becomes; the records of that are among the effects.
 
     The group is not one of the shard's: it becomes one as its records are replayed. Raises Refused:
@@ -67,9 +83,21 @@ def upgrade(shard: ConsumerGroups, classic: Group, effects: Effects) -> Consumer
     if classic.state is EMPTY:
         return ConsumerGroup(classic.group_id)
     _check(shard, classic)
-    group = _upgraded(shard, classic)
-    effects.records += group_records(group)
-    return group
+    weight = sum(MEMBER_WEIGHT + len(member.assignment) // 4 for member in classic.members.values())
+    computed = yield Compute(classic.group_id, weight, partial(_computed, shard, classic))
+    if isinstance(computed.upgraded, Refused):
+        raise computed.upgraded
+    effects.records += computed.records
+    return computed.upgraded
+
+
+def _computed(shard: ConsumerGroups, classic: Group) -> ComputedUpgrade:
+    """Reads the classic group and the topics, and changes nothing."""
+    try:
+        group = _upgraded(shard, classic)
+    except Refused as refused:
+        return ComputedUpgrade(classic.group_id, refused)
+    return ComputedUpgrade(classic.group_id, group, group_records(group))
 
 
 def _check(shard: ConsumerGroups, classic: Group) -> None:

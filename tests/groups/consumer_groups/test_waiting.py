@@ -8,6 +8,7 @@ from coordinator.effects import WorkFinished
 from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.heartbeat import HeartbeatRequest
 from tests.groups.consumer import SESSION_MS, Consumer
 from tests.groups.consumer_groups.new_member import ORDERS, NewMember
 from tests.groups.driver import Driver
@@ -52,6 +53,8 @@ def test_the_assignment_of_a_classic_leader_waits_for_a_target(slow: Driver) -> 
     joining = NewMember(slow, "n").send()
     slow.flush()
     assert not slow.answered(syncing)
+    slow.finish_work()
+    assert not slow.answered(syncing), "what the group becomes is known, and its target is not"
     slow.finish_work()
     assert slow.answered(joining)
     assert slow.replies[syncing].error_code == ErrorCode.REBALANCE_IN_PROGRESS
@@ -116,3 +119,22 @@ def test_a_classic_member_of_version_0_has_its_session_to_fetch_its_assignment()
     assert member_id in driver.shard.consumer_groups["g"].members
     driver.advance(1)
     assert member_id not in driver.shard.consumer_groups["g"].members
+
+
+def test_a_group_that_cannot_be_upgraded_goes_on_as_it_was(slow: Driver) -> None:
+    """That is found out aside, as its members' assignments are read there."""
+    leader = Consumer(slow, "c1")
+    leader.join()
+    slow.advance(3_000)
+    leader.collect_join()
+    syncing = leader.send_sync({leader.member_id: b"no assignment"})
+    slow.flush()
+    assert slow.answered(syncing)
+    joining = NewMember(slow, "n").send()
+    beating = slow.send(HeartbeatRequest(group_id="g", generation_id=1, member_id=leader.member_id), 3)
+    assert not slow.answered(joining)
+    slow.finish_work()
+    assert slow.replies[joining].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert slow.replies[beating].error_code == ErrorCode.NONE
+    assert not slow.works
+    assert slow.group().members.keys() == {leader.member_id}

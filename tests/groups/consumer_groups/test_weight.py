@@ -18,8 +18,18 @@ from coordinator.groups.consumer.member_step import MemberStep
 from coordinator.groups.consumer.membership import known_member
 from coordinator.groups.consumer.reconciliation import CurrentAssignment
 from coordinator.groups.consumer.subscriptions import ResolvedRegex, Subscriptions
+from coordinator.groups.consumer.upgrade import ComputedUpgrade
 from coordinator.topic_catalog import TopicImage
-from tests.groups.consumer_groups.migrating import NOW, World, joining
+from tests.groups.consumer_groups.migrating import (
+    NOW,
+    TOPIC,
+    TOPIC_ID,
+    World,
+    assignment,
+    classic_group,
+    classic_member,
+    joining,
+)
 
 LONGEST_S = 0.020
 """What the event loop may be held. The shapes below take a fourth of it on a free processor."""
@@ -155,3 +165,25 @@ def test_the_size_of_subscriptions_follows_members_and_expressions(seed: int) ->
                 with subscriptions.supposing(before, after):
                     pass
         assert subscriptions.size == counted()
+
+
+def test_a_large_classic_group_is_upgraded_aside() -> None:
+    """Though its target, of as many members, would be computed at once."""
+    count = 200
+    members = (classic_member(f"{number:036d}", assignment(number)) for number in range(count))
+    world = World(classic_group(*members))
+    world.topics.by_name[TOPIC] = TopicImage(TOPIC, TOPIC_ID, [()] * count)
+    effects, context = Effects(), RequestContext("me", 1, "c", "/h")
+    began = time.thread_time()
+    consumer_group_heartbeat(world.shard, joining(), context, NOW, effects)
+    took = time.thread_time() - began
+    (work,) = effects.background
+    assert (effects.records, effects.replies) == ([], [])
+    assert took < LONGEST_S / 4
+    computed = work.run()
+    assert isinstance(computed, ComputedUpgrade)
+    world.shard.suspended["g"].computed = computed
+    world.effects = Effects()
+    consumer_group_heartbeat(world.shard, joining(), context, NOW, world.effects)
+    world.replay()
+    assert len(world.shard.groups["g"].members) == count + 1
