@@ -180,7 +180,8 @@ class Witness:
         if group is None:
             return
         stands_still = self._log(shard.partition).met_no_room
-        rules = broken_rules(group, now_ms, timers_wait=stands_still)
+        is_held = group_id in shard._waiting._events  # Its upgrade waits for a target.
+        rules = broken_rules(group, now_ms, timers_wait=stands_still or is_held)
         self.violations += [f"{group_id}: {rule}" for rule in rules]
         self.sights.after_group(group, before, event)
         self._check_history(group, before, result)
