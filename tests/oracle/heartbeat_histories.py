@@ -19,7 +19,7 @@ from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.consumer.classic_members import heartbeat, join, leave, on_classic_timer, sync
 from coordinator.groups.consumer.downgrade import join_instead
-from coordinator.groups.consumer.expressions import matching
+from coordinator.groups.consumer.expressions import compiled
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.consumer.leave import on_revocation_timer, on_session_timer
 from coordinator.groups.consumer.record_schemas import (
@@ -165,7 +165,9 @@ class Player:
         assert self.wanted, "no run was asked for"
         wanted = self.wanted.pop(0)
         resolved = {
-            regex: ResolvedRegex(tuple(matching(regex, self.topics.by_name)), line["resolved"], self.now_ms)
+            regex: ResolvedRegex(
+                tuple(filter(compiled(regex).fullmatch, self.topics.by_name)), line["resolved"], self.now_ms
+            )
             for regex in wanted.regexes
         }
         effects = Effects()

@@ -1,4 +1,4 @@
-"""Regular expressions of subscriptions: what is wrong, in RE2/J's words, and which topics match (A45).
+"""Regular expressions of subscriptions: what is wrong, in RE2/J's words, and how large it may be (A45).
 
 Brokers use RE2/J; this is RE2 itself, of which that is a translation. While RE2 compiles no other thread goes on,
 so an expression has a bound that is told from its text (`effort`), and another on the memory that it takes. Where
@@ -8,7 +8,6 @@ the two libraries differ is said in DIFFERENCES. The library is loaded with the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -120,9 +119,3 @@ def _outcome(expression: str) -> Any:
 
 def _description(said: str) -> str:
     return next((description for begin, description in DESCRIPTIONS if said.startswith(begin)), said)
-
-
-def matching(expression: str, topics: Iterable[str]) -> list[str]:
-    """The topics whose whole names match. Raises InvalidExpression."""
-    pattern = compiled(expression)
-    return [topic for topic in topics if pattern.fullmatch(topic)]

@@ -34,7 +34,7 @@ SHOWN_CHARS: Final = 64
 """Characters of an expression that a reason shows, so that there is room for topics."""
 
 LOGGED_CHARS: Final = 100
-"""Of an expression that the daemon's log names."""
+"""Of an expression and of a group that the daemon's log names."""
 
 
 @unique
@@ -74,7 +74,7 @@ class ResolveRegexes:
         return RegexesResolved(self.group_id, found)
 
     def _matching(self, regex: str) -> Generator[str, bool, tuple[str, ...]]:
-        step = f"expression {regex[:LOGGED_CHARS]} of group {self.group_id}"
+        step = f"expression {regex[:LOGGED_CHARS]} of group {self.group_id[:LOGGED_CHARS]}"
         if (yield step):
             return self.before.get(regex, ())
         try:
