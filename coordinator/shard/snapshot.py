@@ -185,7 +185,9 @@ def _read_extras(columns: ColumnReader) -> tuple[Any, Any, list[Any], Any, Any]:
 
 
 def _put_consumer_groups(columns: ColumnWriter, groups: Iterable[ConsumerGroup]) -> None:
-    encoded = [encode_record(record) for group in groups for record in group_records(group)]
+    """As a log has them, their members as they came: their order decides between targets that are alike."""
+    records = (record for group in groups for record in group_records(group, group.table.as_they_came()))
+    encoded = [encode_record(record) for record in records]
     columns.blobs([key for key, _ in encoded])
     columns.blobs([value or b"" for _, value in encoded])
 

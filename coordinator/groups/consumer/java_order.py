@@ -141,6 +141,13 @@ class TimelineTable:
     def __len__(self) -> int:
         return len(self._places)
 
+    def as_they_came(self) -> Iterator[str]:
+        """The texts, the oldest first: put into another table in this order they are in the same one there.
+
+        But for its capacity, where there were more of them once.
+        """
+        return iter(self._places)
+
     def __iter__(self) -> Iterator[str]:
         places, shift = self._places, 65 - self._capacity.bit_length()
         newest_first = list(reversed(places))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from coordinator.effects import CoordinatorRecord
 from coordinator.groups.consumer.assignors.specs import Target
 from coordinator.groups.consumer.group import ConsumerGroup
@@ -107,12 +109,13 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     return [CoordinatorRecord(key, None) for key in (current, target, member)]
 
 
-def group_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
+def group_records(group: ConsumerGroup, member_ids: Iterable[str] | None = None) -> list[CoordinatorRecord]:
     """Return the records of a whole group, in Kafka's order for one made at once: 5s, 3, 7s, 6, 8s; then 16s.
 
-    Replayed in this order they make the same group.
+    Replayed they make the same group, with its members in the order of `member_ids`, which is that of its table if
+    none are given.
     """
-    group_id, member_ids = group.group_id, list(group.table)
+    group_id, member_ids = group.group_id, list(group.table if member_ids is None else member_ids)
     # A log may have the target of a member whose own record comes later.
     targets = dict.fromkeys((*member_ids, *sorted(group.targets)))
     resolved = group.subscriptions.resolved.items()
