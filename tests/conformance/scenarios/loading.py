@@ -33,8 +33,8 @@ from tests.conformance.run import POLL_S, Run
 from tests.conformance.scenes import cast, stable
 from tests.conformance.targets import CONFIGURATIONS
 
-RECORDS: Final = 1_600_000
-"""A second of loading on an idle machine, for either broker: a busy one has to ask twelve questions meanwhile."""
+RECORDS: Final = 2_500_000
+"""A second and a half of loading on an idle machine, for either broker: a busy one has to ask twelve questions meanwhile."""
 RECORDS_OF_A_COMMIT: Final = 5_000
 LOADING: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 SEEN_WITHIN_S: Final = 60.0
