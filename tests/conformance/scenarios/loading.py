@@ -34,7 +34,7 @@ from tests.conformance.scenes import cast, stable
 from tests.conformance.targets import CONFIGURATIONS
 
 RECORDS: Final = 2_500_000
-"""A second and a half of loading on an idle machine, for either broker: a busy one has to ask twelve questions meanwhile."""
+"""A second and a half of loading on an idle machine: a busy one has to ask twelve questions meanwhile."""
 RECORDS_OF_A_COMMIT: Final = 5_000
 LOADING: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 SEEN_WITHIN_S: Final = 60.0
