@@ -105,6 +105,13 @@ class Claims:
 
     # Removals.
 
+    def leaves_for_now(self, group_id: str, member_id: str) -> None:
+        """Its place is kept with all that it was to keep; what it had to give up others may have (A9)."""
+        member = self.member(group_id, member_id)
+        member.is_away = True
+        member.held = {where: shown for where, shown in member.held.items() if where not in member.to_give_up}
+        member.to_give_up = frozenset()
+
     def removed(self, group_id: str, member_id: str) -> None:
         self._groups[group_id].pop(member_id, None)
 

@@ -280,7 +280,7 @@ class MixedWitness(Witness):
             case ConsumerGroupHeartbeatRequest(member_epoch=epoch) if epoch >= 0:
                 self._on_beat(request, reply_to, response, at_ms)
             case ConsumerGroupHeartbeatRequest(member_epoch=epoch) if epoch == LEFT_FOR_NOW_EPOCH:
-                self.claims.member(group_id, request.member_id).is_away = True
+                self.claims.leaves_for_now(group_id, request.member_id)
             case SyncGroupRequest() if not response.error_code and is_classic:
                 given = set(self._by_id(partitions_in(bytes(response.assignment))))
                 self.claims.is_given_by_leader(group_id, request.member_id, given)

@@ -62,6 +62,16 @@ def test_what_is_not_given_up_in_time_is_found(claims: Claims, found: list[str])
     assert found == [f"a of g has not given up {[P1]} since 2000"]
 
 
+def test_a_member_that_left_for_now_has_nothing_to_give_up(claims: Claims, found: list[str]) -> None:
+    claims.is_told("g", "a", {P0}, 2_000)
+    claims.leaves_for_now("g", "a")
+    claims.check_overdue("g", 7_001 + SLACK_MS)
+    claims.is_told("g", "b", {P1}, 8_000)
+    assert found == []
+    claims.is_told("g", "b", {P0}, 8_000)
+    assert found == [f"g: {[P0]} was given to b, and a has it"], "the rest of its place is kept"
+
+
 def test_an_epoch_that_goes_back_is_found(claims: Claims, found: list[str]) -> None:
     claims.check_group_epoch("g", 3)
     claims.check_member_epoch("g", "a", 3)
