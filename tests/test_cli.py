@@ -340,7 +340,7 @@ def test_a_description_shows_members_and_progress(capsys: pytest.CaptureFixture[
     tables.show(tables.description(DESCRIPTION))
     rows = shown(capsys)
     assert rows[0] == [
-        "group billing: Stable, 1 members, protocol consumer/range, coordinator 1 at localhost:9092"
+        "group billing: Stable, 1 member, protocol consumer/range, coordinator 1 at localhost:9092"
     ]
     assert ["m-1", "static-1", "app", "/10.0.0.1", "orders-0 orders-1"] in rows
     assert ["orders", "0", "5", "8", "3", "m-1"] in rows

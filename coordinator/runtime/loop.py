@@ -29,7 +29,7 @@ from coordinator.runtime.outages import Outages
 from coordinator.runtime.shard_loader import ShardLoader
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.shard_states import ELSEWHERE
-from coordinator.runtime.slices import Slices
+from coordinator.runtime.slices import Slices, cpu_ms
 from coordinator.runtime.turn_share import TurnShare, unlimited
 from storage.flusher import Flusher
 from storage.log.durable_log import LogHost
@@ -87,7 +87,7 @@ class Runtime:
         self.transaction_runners: list[ShardRunner[Any]] = []  # By partition of `__transaction_state`.
         self.now_ms, self.wall_ms = clock.now_ms, clock.wall_ms
         self._loader = ShardLoader(self._loop, clock, load_buffer_bytes)
-        self._slices = Slices(self._loop, clock.now_ms)
+        self._slices = Slices(self._loop, cpu_ms if loop is None else clock.now_ms)
         self.outages = Outages(self, probe_disk_space, self._loader.run)
         self.log_host = self._new_log_host()
 

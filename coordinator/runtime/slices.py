@@ -7,6 +7,7 @@ slice, and a stop of the daemon as well. A step that takes too long is given up.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -26,6 +27,11 @@ ALL_STEPS_MS: Final = 30_000
 
 MOST_TOLD: Final = 1_000
 """Steps of which is remembered that they were given up, so that the log says so once."""
+
+
+def cpu_ms() -> int:
+    """The CPU time of the present thread."""
+    return time.thread_time_ns() // 1_000_000
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +73,10 @@ class SlicedRun:
 
 
 class Slices:
-    """The thread, which begins with the first work. All methods run on the thread of `loop`."""
+    """The thread, which begins with the first work. All methods run on the thread of `loop`.
+
+    `now_ms` is its CPU time: a work is not given up since others had the processor.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
         self._loop = loop

@@ -39,7 +39,7 @@ def join(
         join_instead(shard.consumers, shard, request, context, at, effects)
     else:
         course = partial(_join_consumer_group, shard, group, request, context, at)
-        shard.consumers.follow(request.group_id, course, context.reply_to, effects)
+        shard.consumers.follow(request.group_id, course, context.reply_to, at, effects)
 
 
 def _join_consumer_group(

@@ -74,8 +74,8 @@ def named_groups(event: Event) -> Iterable[str]:
         return (event.key.group_id,)
     if isinstance(event, WorkFinished) and isinstance(event.outcome, RegexesResolved):
         return (event.outcome.group_id,)
-    if isinstance(event, AppendFinished) and hasattr(event.then, "group_id"):
-        return (event.then.group_id,)
+    if isinstance(event, AppendFinished) and hasattr(event.then, "group_id") and not event.error:
+        return (event.then.group_id,)  # What was refused is undone before anything else finds it.
     return ()
 
 

@@ -79,8 +79,6 @@ class MixedWitness(Witness):
         self._session_ms = session_ms
         self._given: dict[int, Given] = {}  # By call.
         self._of_consumer_groups: dict[int, Any] = {}  # Calls whose answers show what consumer groups store.
-        # Requests that wait for a target: who asked, which keeps its id from being given again, and since when.
-        self._begun: dict[int, tuple[Any, int]] = {}
         self._targets: dict[str, tuple[int, Computed]] = {}  # As they were when their computation began.
 
     def _new_marks(self) -> Marks:
@@ -126,9 +124,6 @@ class MixedWitness(Witness):
             if isinstance(work, Compute):
                 target: Computed = work.compute()
                 self._targets[target.group_id] = self._topics.version, target
-                if isinstance(event, RequestReceived):
-                    # A request that asks twice goes on at the time at which it came.
-                    self._begun.setdefault(id(event.context.reply_to), (event.context.reply_to, now_ms))
         super().after(shard, event, result, before, now_ms)
         self.mixed.after(shard, event, result)
         self.rows.after(result)
@@ -149,9 +144,7 @@ class MixedWitness(Witness):
             self._hear(group_id, event.request, result, event.context.reply_to)
         self._follow_removals(shard, group_id, event, result, before, now_ms)
         if isinstance(result.then, GroupUpgraded):
-            assert isinstance(event, RequestReceived)
-            _, begun_ms = self._begun.get(id(event.context.reply_to), (None, now_ms))
-            self._on_upgraded(result.then, begun_ms)
+            self._on_upgraded(result.then, now_ms)
         elif isinstance(result.then, GroupDowngraded):
             is_classic = True
             self.claims.begin_anew(group_id, now_ms)
@@ -271,14 +264,13 @@ class MixedWitness(Witness):
         self, group_id: str, reply_to: Any, response: Any, now_ms: int, *, is_classic: bool
     ) -> None:
         request = getattr(reply_to, "request", None)
-        _, at_ms = self._begun.pop(id(reply_to), (None, now_ms))
         if not is_classic:
             self._of_consumer_groups[id(reply_to)] = response
         match request:
             case ConsumerGroupHeartbeatRequest() if response.error_code:
                 pass
             case ConsumerGroupHeartbeatRequest(member_epoch=epoch) if epoch >= 0:
-                self._on_beat(request, reply_to, response, at_ms)
+                self._on_beat(request, reply_to, response, now_ms)
             case ConsumerGroupHeartbeatRequest(member_epoch=epoch) if epoch == LEFT_FOR_NOW_EPOCH:
                 self.claims.leaves_for_now(group_id, request.member_id)
             case SyncGroupRequest() if not response.error_code and is_classic:
@@ -286,7 +278,7 @@ class MixedWitness(Witness):
                 self.claims.is_given_by_leader(group_id, request.member_id, given)
                 self._note(Given(response, group_id, request.member_id, None, frozenset(given)), reply_to)
             case SyncGroupRequest() | HeartbeatRequest() | JoinGroupRequest() if not is_classic:
-                self._on_classic_reply(request, reply_to, response, at_ms)
+                self._on_classic_reply(request, reply_to, response, now_ms)
 
     def _on_beat(self, request: Any, reply_to: Any, response: Any, at_ms: int) -> None:
         group_id, member_id, epoch = request.group_id, response.member_id, response.member_epoch
@@ -413,5 +405,4 @@ class MixedWitness(Witness):
         super().on_crash()
         self._given.clear()
         self._of_consumer_groups.clear()
-        self._begun.clear()
         self._targets.clear()

@@ -65,7 +65,7 @@ def join(
     context: RequestContext,
     at: Moment,
     effects: Effects,
-) -> Generator[ComputeTarget, ComputedTarget, JoinGroupResponse]:
+) -> Generator[ComputeTarget, tuple[ComputedTarget, Moment], JoinGroupResponse]:
     """Let a classic member join, or join again; returns the answer. Raises Refused.
 
     Errors: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID,
@@ -87,7 +87,7 @@ def join(
     if current is None:
         current = yield from step.advance()
         step.record(current)
-        _set_timers(shard, group, member, rebalance_timeout_ms_of(request, context), at, effects)
+        _set_timers(shard, group, member, rebalance_timeout_ms_of(request, context), step.at, effects)
     return JoinGroupResponse(
         member_id=member.member_id,
         generation_id=current.member_epoch,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from coordinator.effects import CoordinatorRecord, Effects, ReplyTo, WorkFailed
+from coordinator.effects import CoordinatorRecord, Effects, Moment, ReplyTo, WorkFailed
 from coordinator.groups.consumer.assignors.specs import Target
 from coordinator.groups.consumer.refusal import Refused
 from protocol.errors import ErrorCode
@@ -67,7 +67,8 @@ class Compute(Generic[C_co]):
 ComputeTarget: TypeAlias = Compute[ComputedTarget]
 
 Course: TypeAlias = Generator[Compute[Computed], Any, Effects]
-"""A request's way through its steps: is sent what it asks for, and returns all effects of the request."""
+"""A request's way through its steps: is sent what it asks for with the time by then, from which on sessions and
+timers run, and returns all effects of the request."""
 
 
 @dataclass(slots=True)
@@ -86,6 +87,7 @@ def follow(
     group_id: str,
     begin: Callable[[], Course],
     reply_to: ReplyTo,
+    at: Moment,
     effects: Effects,
 ) -> None:
     """Take a request through its course; one that waited for what it asked for goes on where it was.
@@ -103,7 +105,7 @@ def follow(
         assert reply_to is suspended.reply_to, "it is the first that goes on"
     while True:
         try:
-            work = _next_question(course, computed)
+            work = _next_question(course, computed, at)
         except StopIteration as ended:
             effects.add(ended.value.result())
             return
@@ -114,7 +116,7 @@ def follow(
             return
 
 
-def _next_question(course: Course, answer: Computed | NotComputed | None) -> Compute[Computed]:
+def _next_question(course: Course, answer: Computed | NotComputed | None, at: Moment) -> Compute[Computed]:
     if isinstance(answer, NotComputed):
         return course.throw(Refused(ErrorCode.UNKNOWN_SERVER_ERROR))
-    return course.send(answer)
+    return course.send(None if answer is None else (answer, at))

@@ -47,7 +47,7 @@ def consumer_group_heartbeat(
     those of `upgrade`.
     """
     course = partial(_course, shard, request, context, at)
-    shard.follow(request.group_id, course, context.reply_to, effects)
+    shard.follow(request.group_id, course, context.reply_to, at, effects)
 
 
 def _course(
@@ -75,7 +75,7 @@ def _handle(
     effects: Effects,
 ) -> Generator[Compute[Computed], Any, ConsumerGroupHeartbeatResponse]:
     classic = shard.classic_groups.get(request.group_id)
-    group = yield from _find_group(shard, request, classic, effects)
+    group, at = yield from _find_group(shard, request, classic, at, effects)
     check_capacity(group, request.member_id, shard.settings.max_size)
     found = find_member(group, request.member_id or member_id_of(context.new_uuid), request, effects)
     member = _described(found.member, request, context)
@@ -84,10 +84,10 @@ def _handle(
     current = yield from step.advance()
     step.record(current, classic)
     if classic is not None:
-        leave_classic(shard, classic, at, effects)
+        leave_classic(shard, classic, step.at, effects)
     settings = shard.settings.of(group.group_id)
     shard.soft(group.group_id).begin_session(
-        member.member_id, at.now_ms, settings.session_timeout_ms, effects
+        member.member_id, step.at.now_ms, settings.session_timeout_ms, effects
     )
     is_told = is_whole(request) or current.assigned != found.current.assigned
     return ConsumerGroupHeartbeatResponse(
@@ -112,19 +112,21 @@ def _find_group(
     shard: ConsumerGroups,
     request: ConsumerGroupHeartbeatRequest,
     classic: Group | None,
+    at: Moment,
     effects: Effects,
-) -> Generator[Compute[Computed], Any, ConsumerGroup]:
+) -> Generator[Compute[Computed], Any, tuple[ConsumerGroup, Moment]]:
+    """The request's group, and the time by when it is there."""
     group = shard.groups.get(request.group_id)
     if group is not None:
-        return group
+        return group, at
     if request.member_epoch != JOIN_EPOCH:
         message = f"Consumer group {request.group_id} not found."
         if classic is not None:
             message = f"Group {request.group_id} is not a consumer group."
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message)
     if classic is not None:
-        return (yield from upgrade(shard, classic, effects))
-    return ConsumerGroup(request.group_id)
+        return (yield from upgrade(shard, classic, at, effects))
+    return ConsumerGroup(request.group_id), at
 
 
 def check_capacity(group: ConsumerGroup, member_id: str, max_size: int) -> None:

@@ -87,7 +87,7 @@ class MemberStep:
         is_known = regex is RegexChange.RESOLVED or self.member.classic is not None
         self.maybe_bump(is_due=names_changed or (self.is_changed and is_known))
 
-    def advance(self) -> Generator[ComputeTarget, ComputedTarget, CurrentAssignment]:
+    def advance(self) -> Generator[ComputeTarget, tuple[ComputedTarget, Moment], CurrentAssignment]:
         """Ask for the target if it is due, and bring the member nearer to it; return what it has then.
 
         Raises Refused: FENCED_MEMBER_EPOCH; UNKNOWN_SERVER_ERROR if the target could not be computed.
@@ -97,7 +97,7 @@ class MemberStep:
         target = group.targets.get(self.found.took_over_from or member_id, {})
         if self._is_target_due():
             try:
-                computed = yield Compute(group.group_id, self._weight(), self._compute_target)
+                computed, self.at = yield Compute(group.group_id, self._weight(), self._compute_target)
             except Refused:
                 self._ask_for_nothing()
                 raise

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordinator.effects import Effects, ReplyTo
+from coordinator.effects import Effects, Moment, ReplyTo
 from coordinator.groups.classic.group import Group
 from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.consumer.computing import MOST_WEIGHT, Course, Suspended, follow
@@ -104,9 +104,11 @@ class ConsumerGroups:
         """The hash of a group that subscribes to these topics, of which some may not exist."""
         return self._hashes.of_group(self.images(names))
 
-    def follow(self, group_id: str, begin: Callable[[], Course], reply_to: ReplyTo, effects: Effects) -> None:
+    def follow(
+        self, group_id: str, begin: Callable[[], Course], reply_to: ReplyTo, at: Moment, effects: Effects
+    ) -> None:
         """Take a request that may need a target through its course."""
-        follow(self.suspended, self.settings.most_weight, group_id, begin, reply_to, effects)
+        follow(self.suspended, self.settings.most_weight, group_id, begin, reply_to, at, effects)
 
     def soft(self, group_id: str) -> SoftState:
         """The soft state of a group; made when it is first asked for."""

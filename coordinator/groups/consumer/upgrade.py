@@ -71,9 +71,11 @@ class ComputedUpgrade(Computed):
 
 
 def upgrade(
-    shard: ConsumerGroups, classic: Group, effects: Effects
-) -> Generator[Compute[Computed], ComputedUpgrade, ConsumerGroup]:
+    shard: ConsumerGroups, classic: Group, at: Moment, effects: Effects
+) -> Generator[Compute[Computed], tuple[ComputedUpgrade, Moment], tuple[ConsumerGroup, Moment]]:
     """Return a classic group as the consumer group that it becomes; the records of that are among the effects.
+
+    With it the time by when it is there.
 
     The group is not one of the shard's: it becomes one as its records are replayed. Raises Refused:
     GROUP_ID_NOT_FOUND, with a text that says why; COORDINATOR_LOAD_IN_PROGRESS while there is no generation yet;
@@ -81,14 +83,14 @@ def upgrade(
     """
     effects.records.append(new_group_tombstone(classic.group_id))
     if classic.state is EMPTY:
-        return ConsumerGroup(classic.group_id)
+        return ConsumerGroup(classic.group_id), at
     _check(shard, classic)
     weight = sum(MEMBER_WEIGHT + len(member.assignment) // 4 for member in classic.members.values())
-    computed = yield Compute(classic.group_id, weight, partial(_computed, shard, classic))
+    computed, at = yield Compute(classic.group_id, weight, partial(_computed, shard, classic))
     if isinstance(computed.upgraded, Refused):
         raise computed.upgraded
     effects.records += computed.records
-    return computed.upgraded
+    return computed.upgraded, at
 
 
 def _computed(shard: ConsumerGroups, classic: Group) -> ComputedUpgrade:

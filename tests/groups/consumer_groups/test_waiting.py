@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.effects import WorkFinished
+from coordinator.effects import Event, Result, WorkFinished
 from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
+from coordinator.groups.record_schemas import GroupMetadataKey
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.groups.consumer import SESSION_MS, Consumer
 from tests.groups.consumer_groups.new_member import ORDERS, NewMember
 from tests.groups.driver import Driver
@@ -138,3 +140,61 @@ def test_a_group_that_cannot_be_upgraded_goes_on_as_it_was(slow: Driver) -> None
     assert slow.replies[beating].error_code == ErrorCode.NONE
     assert not slow.works
     assert slow.group().members.keys() == {leader.member_id}
+
+
+@pytest.mark.parametrize("aside", [1, 2], ids=["what the group becomes", "that, and its target"])
+def test_sessions_begin_when_an_upgrade_that_took_long_is_made(aside: int) -> None:
+    """Its classic members could not be heard of meanwhile, and the one that joins neither."""
+    slow = Driver(consumer_settings=ConsumerGroupSettings(assignment_interval_ms=0, most_weight=0))
+    leader = Consumer(slow, "c1")
+    leader.join()
+    slow.advance(3_000)
+    leader.collect_join()
+    leader.sync({leader.member_id: b""})
+    joining = NewMember(slow, "n").send()
+    for number in range(2):
+        if number < aside:
+            slow.advance(SESSION_MS + 5_000)
+        slow.finish_work()
+    assert slow.answered(joining)
+    slow.advance(SESSION_MS - 1)
+    assert len(slow.shard.consumer_groups["g"].members) == 2
+    slow.assert_replay_agrees()
+
+
+class WithoutRoomForClassicGroups(Driver):
+    """The record of a classic group does not fit into a batch, once this is `full`."""
+
+    full = False
+
+    def accepted(self, event: Event, result: Result) -> Result:
+        keys = [getattr(each, "key", None) for each in result.records if getattr(each, "value", None)]
+        is_refused = self.full and any(isinstance(key, GroupMetadataKey) for key in keys)
+        self.refusal = ErrorCode.RECORD_LIST_TOO_LARGE if is_refused else ErrorCode.NONE
+        return super().accepted(event, result)
+
+
+def test_what_was_refused_is_undone_before_what_waits_finds_it() -> None:
+    """A downgrade that is refused while more waits: the group is never of both kinds, nor a member without timers."""
+    settings = ConsumerGroupSettings(assignment_interval_ms=0)
+    driver = WithoutRoomForClassicGroups(consumer_settings=settings)
+    classic = Consumer(driver, "c1", rebalance_ms=60_000)
+    classic.join()
+    driver.advance(3_000)
+    classic.collect_join()
+    classic.sync({classic.member_id: b""})
+    new = NewMember(driver, "n")
+    new.beat()
+    driver.full, settings.most_weight = True, 0
+    new.send(subscribed_topic_names=["orders", "clicks"])
+    driver.send(LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="n")]), 5)
+    NewMember(driver, "late").send()
+    driver.finish_work()
+    assert driver.shard.groups == {}
+    driver.finish_work()
+    assert {*driver.shard.consumer_groups["g"].members} == {classic.member_id, "n", "late"}
+    driver.full = False
+    for _ in range(3):
+        driver.advance(2 * SESSION_MS)
+        driver.finish_work()
+    assert "n" not in driver.shard.consumer_groups["g"].members
