@@ -246,7 +246,7 @@ class Player:
                 # The id that Kafka's class drew.
                 drawn = drawn_uuid(line.get("response", {}).get("memberId"))
                 context = RequestContext(object(), 5, CLIENT_ID, CLIENT_HOST, drawn)
-                response = at_once(join(self.shard, group, ours, context, moment, effects))
+                response = at_once(join(self.shard, group, ours, context, moment, effects), moment)
                 error = response.error_code
             elif "sync" in line:
                 response = sync(self.shard, group, sync_of(line["sync"]), moment, effects)

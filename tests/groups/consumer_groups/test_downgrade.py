@@ -203,7 +203,8 @@ def classic_join(world: World, topics: list[str]) -> JoinGroupResponse:
     )
     world.effects = Effects()
     context = RequestContext("me", 9, "c", "/h", DRAWN)
-    answer = at_once(join(world.shard, world.shard.groups["g"], request, context, NOW, world.effects))
+    joining = join(world.shard, world.shard.groups["g"], request, context, NOW, world.effects)
+    answer = at_once(joining, NOW)
     world.replay()
     return answer
 

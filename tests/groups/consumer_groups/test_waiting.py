@@ -175,7 +175,7 @@ class WithoutRoomForClassicGroups(Driver):
 
 
 def test_what_was_refused_is_undone_before_what_waits_finds_it() -> None:
-    """A downgrade that is refused while more waits: the group is never of both kinds, nor a member without timers."""
+    """A downgrade that is refused while more waits: no group is of both kinds, no member without timers."""
     settings = ConsumerGroupSettings(assignment_interval_ms=0)
     driver = WithoutRoomForClassicGroups(consumer_settings=settings)
     classic = Consumer(driver, "c1", rebalance_ms=60_000)
