@@ -296,16 +296,7 @@ class GroupApis:
         def merge(groups: list[Any]) -> DescribeGroupsResponse:
             return DescribeGroupsResponse(groups=groups)
 
-        runtime = self._runtime
-        plan = SplitPlan(
-            lambda position: runtime.runner_for(request.groups[position]),
-            part,
-            lambda response: response.groups,
-            merge,
-            at_once=LARGE_AT_ONCE,
-            size_of=lambda group: 1 + len(group.members),
-        )
-        split(len(request.groups), plan, pending, runtime)
+        self._describe(request.groups, part, merge, lambda group: 1 + len(group.members), pending)
 
     def consumer_group_describe(self, request: ConsumerGroupDescribeRequest, pending: Pending) -> None:
         """ConsumerGroupDescribe (key 69)."""
@@ -322,16 +313,27 @@ class GroupApis:
         def merge(groups: list[Any]) -> ConsumerGroupDescribeResponse:
             return ConsumerGroupDescribeResponse(groups=groups)
 
+        self._describe(request.group_ids, part, merge, _described_size, pending)
+
+    def _describe(
+        self,
+        group_ids: Sequence[str],
+        part: Callable[[list[int]], Any],
+        merge: Callable[[list[Any]], Any],
+        size_of: Callable[[Any], int],
+        pending: Pending,
+    ) -> None:
+        """Have the shards describe groups, of which each may have thousands of members."""
         runtime = self._runtime
         plan = SplitPlan(
-            lambda position: runtime.runner_for(request.group_ids[position]),
+            lambda position: runtime.runner_for(group_ids[position]),
             part,
             lambda response: response.groups,
             merge,
             at_once=LARGE_AT_ONCE,
-            size_of=_described_size,
+            size_of=size_of,
         )
-        split(len(request.group_ids), plan, pending, runtime)
+        split(len(group_ids), plan, pending, runtime)
 
     def delete_groups(self, request: DeleteGroupsRequest, pending: Pending) -> None:
         """DeleteGroups (key 42): a group that is named twice is answered once, as in Kafka."""

@@ -140,15 +140,8 @@ def _described(
     found: ConsumerMember, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerMember:
     """The member as it is from now on; what the request leaves out stays."""
-    if (
-        _says_nothing(request)
-        and found.classic is None
-        and found.origin
-        == (
-            context.client_id,
-            context.client_host,
-        )
-    ):
+    origin = (context.client_id, context.client_host)
+    if _says_nothing(request) and found.classic is None and found.origin == origin:
         return found
     changes: dict[str, Any] = {"client_id": context.client_id, "client_host": context.client_host}
     optional = {
