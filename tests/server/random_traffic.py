@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import psutil
 
 from harness.daemon import MusterDaemon
 from harness.processes import HOST, wait_until
 from harness.wire import WireClient
+from protocol.codec.codec import decode, spec
+from protocol.errors import DecodeError
+from protocol.framing import skip_tagged_fields
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.create_partitions import CreatePartitionsRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -97,9 +102,12 @@ class RandomTraffic:
         for _ in range(count):
             key, version = self.pairs[self.sent % len(self.pairs)]
             self.sent += 1
+            data = frame(self._random, key, version)
+            while _partitions(data) > max(SMALL):
+                data = frame(self._random, key, version)
             peer = self._idle.pop() if self._idle else self._connect()
             try:
-                peer.sendall(frame(self._random, key, version))
+                peer.sendall(data)
             # It was closed on meanwhile: the answer before this had not been the end.
             except ConnectionError:
                 peer.close()
@@ -143,6 +151,32 @@ class RandomTraffic:
 
     def resident_bytes(self) -> int:
         return int(psutil.Process(self._daemon.pid).memory_info().rss)
+
+
+def _partitions(frame: bytes) -> int:
+    """How many one topic would have by this frame; one flipped bit can ask for 16,384, and they take 130 MB."""
+    key, version, _, client_id_bytes = struct.unpack_from(">hhih", frame, 4)
+    start = 14 + max(0, client_id_bytes)
+    try:
+        if key == spec(CreateTopicsRequest).api_key:
+            return _most(
+                topic.num_partitions for topic in _decoded(CreateTopicsRequest, version, frame, start)
+            )
+        if key == spec(CreatePartitionsRequest).api_key:
+            return _most(topic.count for topic in _decoded(CreatePartitionsRequest, version, frame, start))
+    except DecodeError:
+        pass  # It is refused.
+    return 0
+
+
+def _decoded(cls: type[Any], version: int, frame: bytes, start: int) -> Any:
+    if spec(cls).is_flexible(version):
+        start = skip_tagged_fields(frame, start)
+    return decode(cls, version, frame, start).topics
+
+
+def _most(counts: Iterable[int]) -> int:
+    return max(counts, default=0)
 
 
 def _groups_left(client: WireClient) -> list[str]:
