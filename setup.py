@@ -13,6 +13,8 @@ from setuptools import setup
 COMPILED = [
     "coordinator/groups/*.py",
     "coordinator/groups/classic/*.py",
+    "coordinator/groups/consumer/*.py",
+    "coordinator/groups/consumer/assignors/*.py",
     "coordinator/offsets/*.py",
     "coordinator/runtime/clock.py",
     "coordinator/runtime/gathered_commits.py",
@@ -31,6 +33,7 @@ COMPILED = [
     "coordinator/server/prepared.py",
     "coordinator/server/splitting.py",
     "coordinator/server/turn_parts.py",
+    "coordinator/shard/consumer_groups.py",
     "coordinator/shard/delete_groups.py",
     "coordinator/shard/error_responses.py",
     "coordinator/topic_catalog.py",
@@ -60,6 +63,14 @@ INTERPRETED = {
     "coordinator/groups/causes.py",  # An enum whose members are made by its own `__init__`.
     "coordinator/groups/classic/__init__.py",
     "coordinator/groups/classic/states.py",  # Enums and tables: there is nothing in it to run.
+    "coordinator/groups/consumer/__init__.py",
+    "coordinator/groups/consumer/assignors/__init__.py",
+    "coordinator/groups/consumer/computing.py",  # Classes of slots whose base is one that is interpreted.
+    "coordinator/groups/consumer/describe.py",  # What it describes aside is a sequence that is no list.
+    "coordinator/groups/consumer/expressions.py",  # RE2 and the thread that runs it take longer than we do.
+    "coordinator/groups/consumer/record_schemas.py",
+    "coordinator/groups/consumer/regexes.py",
+    "coordinator/groups/consumer/states.py",
     "coordinator/groups/record_schemas.py",  # Read by the decorators that make codecs.
     "coordinator/offsets/__init__.py",
 }

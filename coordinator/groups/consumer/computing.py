@@ -9,11 +9,12 @@ if nothing had taken any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from coordinator.effects import CoordinatorRecord, Effects, Moment, ReplyTo, WorkFailed
 from coordinator.groups.consumer.assignors.specs import Target
+from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.refusal import Refused
 from protocol.errors import ErrorCode
 
@@ -37,6 +38,14 @@ class ComputedTarget(Computed):
 
     records: Sequence[CoordinatorRecord]
     own: Target | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedUpgrade(Computed):
+    """The consumer group that a classic one becomes, which its records say; or why it becomes none."""
+
+    upgraded: ConsumerGroup | Refused = field(compare=False)
+    records: Sequence[CoordinatorRecord] = ()
 
 
 C_co = TypeVar("C_co", bound=Computed, covariant=True)

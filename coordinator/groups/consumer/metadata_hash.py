@@ -43,10 +43,11 @@ class TopicHashes:
     Every join asks for the hash of its group, and that of a topic takes as long as its partitions are many.
     """
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_kept", "_most_kept")
 
-    def __init__(self) -> None:
+    def __init__(self, most_kept: int = MOST_KEPT) -> None:
         self._kept: dict[str, tuple[TopicImage, int]] = {}
+        self._most_kept = most_kept
 
     def of_group(self, topics: Iterable[TopicImage]) -> int:
         """Return the hash of a group that subscribes to these topics, signed; NO_TOPICS if there are none."""
@@ -58,7 +59,7 @@ class TopicHashes:
     def _of(self, topic: TopicImage) -> int:
         kept = self._kept.get(topic.name)
         if kept is None or kept[0] != topic:
-            if len(self._kept) >= MOST_KEPT:
+            if len(self._kept) >= self._most_kept:
                 self._kept.clear()
             kept = self._kept[topic.name] = (topic, topic_hash(topic))
         return kept[1]

@@ -1,63 +1,106 @@
 """The steady heartbeat: one that says nothing new, of a member that has what it is to have.
 
-Members send the same one again and again. What it would find is looked up each time, by identity: a member or an
-assignment that changed is another object. Then it moves the session on, as any heartbeat does, and nothing else.
+Members send the same one again and again. What it would find is looked up by identity, since a member or an
+assignment that changed is another object; and not again until a record of the shard's groups was replayed, or the
+settings of one changed. Then it moves the session on, as any heartbeat does, and nothing else.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.heartbeat import is_whole
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.request_checks import UNCHANGED_TIMEOUT
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
+from coordinator.groups.consumer.soft_state import Session
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 
+NEVER_SEEN: Final = -1
+
 
 class SteadyHeartbeat:
     """One request that is repeated, with its member as it was when this was made."""
 
-    __slots__ = ("_current", "_group", "_member", "_shard", "response")
+    __slots__ = (
+        "_current",
+        "_group",
+        "_member",
+        "_seen_changes",
+        "_seen_overrides",
+        "_session",
+        "_session_timeout_ms",
+        "_shard",
+        "_soft",
+        "response",
+    )
 
     def __init__(self, shard: ConsumerGroups, group: ConsumerGroup, member: ConsumerMember) -> None:
         self._shard, self._group, self._member = shard, group, member
         self._current = group.currents[member.member_id]
+        self._soft = shard.soft(group.group_id)
+        self._session: Session | None = None
+        self._session_timeout_ms = 0
+        self._seen_changes = self._seen_overrides = NEVER_SEEN
         self.response = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=self._current.member_epoch,
             heartbeat_interval_ms=shard.settings.of(group.group_id).heartbeat_interval_ms,
         )
 
+    def beat(self, now_ms: int) -> bool:
+        """Move the session on if the heartbeat holds; return whether it does."""
+        session = self._session_if_it_holds(now_ms)
+        if session is None:
+            return False
+        session.deadline_ms = now_ms + self._session_timeout_ms
+        return True
+
     def holds(self, now_ms: int) -> bool:
         """Whether the request would be answered with `response`, and change nothing but the session's end."""
+        return self._session_if_it_holds(now_ms) is not None
+
+    def _session_if_it_holds(self, now_ms: int) -> Session | None:
+        """The member's session, if the heartbeat holds; what changes by records is looked at if there were any."""
+        shard, soft, group = self._shard, self._soft, self._group
+        if (
+            shard.changes != self._seen_changes
+            or shard.settings.override_changes != self._seen_overrides
+            or soft.sessions.get(self._member.member_id) is not self._session
+        ) and not self._has_looked_again():
+            return None
+        session = self._session
+        if session is None or soft.is_stale(now_ms, group.epoch, shard.topics.version):
+            return None
+        # A session that is to be shorter, or over, takes a timer.
+        if session.timer_ms > now_ms + self._session_timeout_ms or group.group_id in shard.suspended:
+            return None
+        return session
+
+    def _has_looked_again(self) -> bool:
+        """Note what the heartbeat depends on as it is now; return False, and note nothing, if it has changed."""
         shard, group, current = self._shard, self._group, self._current
         member_id, group_id = self._member.member_id, group.group_id
-        soft, settings = shard.known_soft(group_id), shard.settings.of(group_id)
-        return (
+        settings = shard.settings.of(group_id)
+        if (
             shard.groups.get(group_id) is group
+            and shard.known_soft(group_id) is self._soft
             and group.members.get(member_id) is self._member
             and group.currents.get(member_id) is current
             and group.epoch == group.assignment_epoch
             and current.is_reconciled_to(group.epoch)
             and not group.subscriptions.by_regex  # Else it may be time to match the expressions again.
-            and group_id not in shard.suspended
-            and soft is not None
-            and not soft.is_stale(now_ms, group.epoch, shard.topics.version)
             and self.response.heartbeat_interval_ms == settings.heartbeat_interval_ms
-            # A session that is to be shorter, or over, takes a timer.
-            and soft.can_move_session(member_id, now_ms + settings.session_timeout_ms)
-        )
-
-    def beat(self, now_ms: int) -> bool:
-        """Move the session on if the heartbeat holds; return whether it does."""
-        if not self.holds(now_ms):
-            return False
-        group_id = self._group.group_id
-        deadline_ms = now_ms + self._shard.settings.of(group_id).session_timeout_ms
-        return self._shard.soft(group_id).move_session(self._member.member_id, deadline_ms)
+        ):
+            self._session = self._soft.sessions.get(member_id)
+            self._session_timeout_ms = settings.session_timeout_ms
+            self._seen_changes, self._seen_overrides = shard.changes, shard.settings.override_changes
+            return True
+        return False
 
 
 def steady_heartbeat(shard: ConsumerGroups, request: ConsumerGroupHeartbeatRequest) -> SteadyHeartbeat | None:

@@ -7,12 +7,12 @@ classic group is read here and not changed before all checks have passed: a refu
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from coordinator.effects import CoordinatorRecord, Effects, Moment
+from coordinator.effects import Effects, Moment
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.member import Member
 from coordinator.groups.classic.records import new_group_tombstone
@@ -25,7 +25,7 @@ from coordinator.groups.classic.timers import (
     cancel_session_timer,
 )
 from coordinator.groups.consumer.assignors.specs import Target
-from coordinator.groups.consumer.computing import Compute, Computed
+from coordinator.groups.consumer.computing import Compute, Computed, ComputedUpgrade
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.java_order import JavaTable, int_hash, string_hash, uuid_hash
 from coordinator.groups.consumer.member import ClassicMember, ConsumerMember, OfferedProtocol
@@ -60,14 +60,6 @@ class GroupUpgraded:
     """`Result.then` of storing an upgrade, with the classic group that is put back if it was not stored."""
 
     classic: Group
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedUpgrade(Computed):
-    """The consumer group that a classic one becomes, which its records say; or why it becomes none."""
-
-    upgraded: ConsumerGroup | Refused = field(compare=False)
-    records: Sequence[CoordinatorRecord] = ()
 
 
 def upgrade(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.consumer import metadata_hash
 from coordinator.groups.consumer.metadata_hash import NO_TOPICS, TopicHashes, topic_hash
 from coordinator.topic_catalog import TopicImage
 
@@ -58,9 +57,8 @@ def test_a_topic_that_changed_is_hashed_anew(other: TopicImage) -> None:
     assert hashes.of_group([FOO]) == before
 
 
-def test_what_is_kept_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata_hash, "MOST_KEPT", 2)
-    hashes = TopicHashes()
+def test_what_is_kept_has_a_bound() -> None:
+    hashes = TopicHashes(most_kept=2)
     every = [topic(f"t{number}", number, 1) for number in range(5)]
     together = hashes.of_group(every)
     assert len(hashes._kept) <= 2

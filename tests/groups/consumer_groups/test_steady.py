@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.effects import Effects
 from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings, GroupOverrides
 from coordinator.groups.consumer.steady import SteadyHeartbeat
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -113,3 +114,19 @@ def test_a_heartbeat_is_not_steady_while_a_target_of_its_group_is_computed(drive
     driver.shard._state.consumers.soft("g").refreshed(driver.now_ms, group.epoch, driver.topics.version)
     assert not steady.holds(driver.now_ms)
     assert not steady.beat(driver.now_ms)
+
+
+def test_a_session_that_is_over_is_no_longer_moved_although_no_record_says_so_yet(driver: Driver) -> None:
+    """The removal of its member may fail to be stored; its timer has fired, and nobody would look again."""
+    member = NewMember(driver, "m")
+    settle(member)
+    steady = steady_of(driver, member)
+    assert steady is not None
+    assert steady.beat(driver.now_ms)
+    effects = Effects()
+    soft = driver.shard._state.consumers.soft("g")
+    assert soft.is_session_over("m", driver.now_ms + 45_000, effects)
+    assert not steady.holds(driver.now_ms)
+    assert not steady.beat(driver.now_ms)
+    soft.begin_session("m", driver.now_ms, 45_000, effects)
+    assert steady.beat(driver.now_ms), "with a session of its own again"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.effects import Effects, RequestContext
-from coordinator.groups.consumer.computing import MOST_WEIGHT
+from coordinator.groups.consumer.computing import MOST_WEIGHT, ComputedUpgrade
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.consumer.java_order import JavaTable, string_hash
@@ -18,7 +18,6 @@ from coordinator.groups.consumer.member_step import MemberStep
 from coordinator.groups.consumer.membership import known_member
 from coordinator.groups.consumer.reconciliation import CurrentAssignment
 from coordinator.groups.consumer.subscriptions import ResolvedRegex, Subscriptions
-from coordinator.groups.consumer.upgrade import ComputedUpgrade
 from coordinator.topic_catalog import TopicImage
 from tests.groups.consumer_groups.migrating import (
     NOW,
