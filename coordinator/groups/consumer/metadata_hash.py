@@ -22,7 +22,6 @@ MOST_KEPT: Final = 10_000
 """Topics whose hashes are kept, some MB; with one more all are forgotten, also those of topics that are gone."""
 
 _INT32: Final = Struct("<i")
-_INT64: Final = Struct("<q")
 _VERSION: Final = b"\0"
 
 
@@ -51,14 +50,21 @@ class TopicHashes:
 
     def of_group(self, topics: Iterable[TopicImage]) -> int:
         """Return the hash of a group that subscribes to these topics, signed; NO_TOPICS if there are none."""
-        hashes = [self._of(topic) for topic in sorted(topics, key=lambda topic: utf16_units(topic.name))]
+        topics = list(topics)
+        names = [topic.name for topic in topics]
+        in_order = java_sorted(names)
+        if in_order != names:
+            by_name = dict(zip(names, topics, strict=True))
+            topics = [by_name[name] for name in in_order]
+        hashes = list(map(self.of_topic, topics))
         if not hashes:
             return NO_TOPICS
-        return _signed(xxh3_64_intdigest(b"".join(map(_INT64.pack, hashes))))
+        return _signed(xxh3_64_intdigest(Struct(f"<{len(hashes)}q").pack(*hashes)))
 
-    def _of(self, topic: TopicImage) -> int:
+    def of_topic(self, topic: TopicImage) -> int:
+        """Return the hash of a topic, and keep it. Two threads may ask at once: each would keep the same."""
         kept = self._kept.get(topic.name)
-        if kept is None or kept[0] != topic:
+        if kept is None or (kept[0] is not topic and kept[0] != topic):
             if len(self._kept) >= self._most_kept:
                 self._kept.clear()
             kept = self._kept[topic.name] = (topic, topic_hash(topic))

@@ -6,23 +6,24 @@ does it, and its result is an event of its own. The rebalance that it may lead t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum, unique
-from typing import Final
+from typing import Final, NamedTuple
 
 from coordinator.effects import Effects, Moment, outcome_of
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.consumer.events import Standing
 from coordinator.groups.consumer.expressions import TOO_LARGE, InvalidExpression, compiled
 from coordinator.groups.consumer.group import ConsumerGroup
-from coordinator.groups.consumer.java_order import JavaTable, string_hash
+from coordinator.groups.consumer.java_order import JavaTable, java_sorted, string_hash
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.records import new_epoch_record, new_regex_record, new_regex_tombstone
 from coordinator.groups.consumer.refusal import Refused
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
 from coordinator.groups.consumer.states import GroupState
-from coordinator.groups.consumer.subscriptions import ResolvedRegex
+from coordinator.groups.consumer.subscriptions import ResolvedRegex, Subscriptions
 from coordinator.groups.consumer.waited_for import listed
 from coordinator.groups.consumer.watched_topics import CHANGES_MAX
 from protocol.errors import ErrorCode
@@ -46,9 +47,29 @@ class RegexChange(Enum):
     RESOLVED = "changed, and what it matches is known"
 
 
+class MatchChange(NamedTuple):
+    """How the topics that an expression matches differ from those that it matched, `former`; in order."""
+
+    former: tuple[str, ...]
+    gained: list[str]
+    lost: list[str]
+
+
+def match_change(former: tuple[str, ...], topics: tuple[str, ...]) -> MatchChange:
+    """Compare what an expression matched with what it matches."""
+    if former == topics:  # As a rule, and a hundred times as quick: both are in the same order.
+        return MatchChange(former, [], [])
+    before, now = set(former), set(topics)
+    gained = sorted([each for each in topics if each not in before])
+    return MatchChange(former, gained, sorted([each for each in former if each not in now]))
+
+
 @dataclass(frozen=True, slots=True)
 class ResolveRegexes:
-    """A run: which of the topics, as they were in `version` at `wall_ms`, match each of `regexes`."""
+    """A run: which of the topics, as they were in `version` at `wall_ms`, match each of `regexes`.
+
+    What the loop is to do with the result is prepared here, as far as it takes long with many topics.
+    """
 
     group_id: str
     regexes: tuple[str, ...]
@@ -56,6 +77,7 @@ class ResolveRegexes:
     version: int
     wall_ms: int
     before: Mapping[str, tuple[str, ...]]  # What each matched when it was last found out.
+    keep_hash: Callable[[str], None] | None = None  # Has the hash of a topic ready for that of the group.
 
     def run(self) -> RegexesResolved:
         """Return what each expression matches, however long that takes."""
@@ -67,13 +89,25 @@ class ResolveRegexes:
 
         One that is given up, or is too large for Muster, matches what it did before.
         """
-        found = {}
+        found, changes = {}, {}
+        names = java_sorted(self.topics)  # So are the matches, then, as their records have them.
         for regex in self.regexes:
-            topics = yield from self._matching(regex)
+            topics = yield from self._matching(regex, names)
             found[regex] = ResolvedRegex(topics, self.version, self.wall_ms)
-        return RegexesResolved(self.group_id, found)
+            changes[regex] = match_change(self.before.get(regex, ()), topics)
+        yield from self._keep_hashes({topic for change in changes.values() for topic in change.gained})
+        return RegexesResolved(self.group_id, found, changes)
 
-    def _matching(self, regex: str) -> Generator[str, bool, tuple[str, ...]]:
+    def _keep_hashes(self, topics: Collection[str]) -> Generator[str, bool, None]:
+        if self.keep_hash is None:
+            return
+        step = f"hashes of topics of group {self.group_id[:LOGGED_CHARS]}"
+        for topic in topics:
+            self.keep_hash(topic)
+            if (yield step):
+                return  # Those that are missing are computed when the group's is.
+
+    def _matching(self, regex: str, names: list[str]) -> Generator[str, bool, tuple[str, ...]]:
         step = f"expression {regex[:LOGGED_CHARS]} of group {self.group_id[:LOGGED_CHARS]}"
         if (yield step):
             return self.before.get(regex, ())
@@ -82,7 +116,7 @@ class ResolveRegexes:
         except InvalidExpression as wrong:  # It came with another broker's log, whose library took it.
             return self.before.get(regex, ()) if str(wrong) == TOO_LARGE else ()  # () as in Kafka.
         matches = []
-        for topic in self.topics:
+        for topic in names:
             if pattern.fullmatch(topic):
                 matches.append(topic)
             if (yield step):
@@ -96,6 +130,7 @@ class RegexesResolved:
 
     group_id: str
     resolved: Mapping[str, ResolvedRegex]
+    changes: Mapping[str, MatchChange] = field(default_factory=dict)  # From what the run knew before.
 
 
 def change_regex(
@@ -149,7 +184,13 @@ def maybe_resolve(
         topics, order = shard.topics, in_run_order(regexes)
         before_run = {regex: resolved.topics for regex, resolved in subscriptions.resolved.items()}
         run = ResolveRegexes(
-            group.group_id, order, tuple(topics.names()), topics.version, at.wall_ms, before_run
+            group.group_id,
+            order,
+            tuple(topics.names()),
+            topics.version,
+            at.wall_ms,
+            before_run,
+            shard.keep_hash,
         )
         effects.background.append(run)
 
@@ -171,36 +212,54 @@ def on_regexes_resolved(shard: ConsumerGroups, event: RegexesResolved, at: Momen
         soft.is_resolving = False
     if soft is None or group is None:
         return
-    subscriptions, is_changed = group.subscriptions, False
-    topics = subscriptions.by_match.copy()
-    for regex, resolved in event.resolved.items():
-        if not subscriptions.by_regex[regex]:
-            continue
-        before = subscriptions.resolved.get(regex)
-        is_changed = is_changed or set(resolved.topics) != set(() if before is None else before.topics)
-        topics.subtract(() if before is None else before.topics)
-        topics.update(resolved.topics)
-        effects.records.append(new_regex_record(group.group_id, regex, resolved))
-    names = subscriptions.by_name.keys() | {topic for topic, count in topics.items() if count > 0}
-    metadata_hash, changes = shard.hash_of(names), matched_otherwise(subscriptions.resolved, event.resolved)
+    changes = _write(group, event, effects)
+    images = shard.images(java_sorted(_names_with(group.subscriptions, changes.values())))
+    metadata_hash, words = shard.hash_of_images(images), matched_otherwise(changes)
     if metadata_hash != soft.topics.metadata_hash:
-        images = shard.images(sorted(names))
-        changes = changes or soft.topics.changes(group.metadata_hash, images)
+        words = words or soft.topics.changes(group.metadata_hash, images)
         soft.topics.watch(metadata_hash, images)
+    is_changed = any(change.gained or change.lost for change in changes.values())
     if is_changed or metadata_hash != group.metadata_hash:
         effects.records.append(new_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
         soft.refreshed(at.now_ms, group.epoch + 1, shard.topics.version)
         after = Standing(group.epoch + 1, GroupState.ASSIGNING, len(group.members))
         soft.course.releases.begin_anew(group.epoch + 1)
-        soft.course.record(group, after, Cause(CauseKind.EXPRESSION_RESOLVED, changes), at, effects)
+        soft.course.record(group, after, Cause(CauseKind.EXPRESSION_RESOLVED, words), at, effects)
 
 
-def matched_otherwise(before: Mapping[str, ResolvedRegex], after: Mapping[str, ResolvedRegex]) -> str | None:
+def _write(group: ConsumerGroup, event: RegexesResolved, effects: Effects) -> dict[str, MatchChange]:
+    """Record what was found for each expression that a member still has; return how that differs from before."""
+    subscriptions, changes = group.subscriptions, {}
+    for regex, resolved in event.resolved.items():
+        if not subscriptions.by_regex[regex]:
+            continue
+        before, change = subscriptions.resolved.get(regex), event.changes.get(regex)
+        former = () if before is None else before.topics
+        if change is None or change.former != former:  # It was forgotten, while the run was on.
+            change = match_change(former, resolved.topics)
+        changes[regex] = change
+        effects.records.append(new_regex_record(group.group_id, regex, resolved))
+    return changes
+
+
+def _names_with(subscriptions: Subscriptions, changes: Collection[MatchChange]) -> set[str]:
+    """The topics that members subscribe to, once their expressions match what they do by now."""
+    names = subscriptions.topics()
+    lost: Counter[str] = Counter()
+    for change in changes:
+        lost.update(change.lost)
+    names -= {
+        topic
+        for topic, count in lost.items()
+        if count >= subscriptions.by_match[topic] and topic not in subscriptions.by_name
+    }
+    return names.union(*(change.gained for change in changes))
+
+
+def matched_otherwise(changes: Mapping[str, MatchChange]) -> str | None:
     """Say which topics each expression gained and lost, in words; None if it is none."""
     told = []
-    for regex, resolved in after.items():
-        former = before[regex].topics if regex in before else ()
-        gained, lost = sorted({*resolved.topics} - {*former}), sorted({*former} - {*resolved.topics})
+    for regex, (_, gained, lost) in changes.items():
         shown = regex if len(regex) <= SHOWN_CHARS else regex[: SHOWN_CHARS - 1] + "…"
         told += [f"{shown} gained {listed(gained, CHANGES_MAX)}"] if gained else []
         told += [f"{shown} lost {listed(lost, CHANGES_MAX)}"] if lost else []

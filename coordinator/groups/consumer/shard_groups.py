@@ -111,7 +111,17 @@ class ConsumerGroups:
 
     def hash_of(self, names: Iterable[str]) -> int:
         """The hash of a group that subscribes to these topics, of which some may not exist."""
-        return self._hashes.of_group(self.images(names))
+        return self.hash_of_images(self.images(names))
+
+    def hash_of_images(self, images: Iterable[TopicImage]) -> int:
+        """The hash of a group that subscribes to these topics."""
+        return self._hashes.of_group(images)
+
+    def keep_hash(self, name: str) -> None:
+        """Have the hash of a topic ready for `hash_of`; another thread may do this, and changes nothing else."""
+        image = self.topics.image(name)
+        if image is not None:
+            self._hashes.of_topic(image)
 
     def follow(
         self, group_id: str, begin: Callable[[], Course], reply_to: ReplyTo, at: Moment, effects: Effects

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -204,3 +206,22 @@ def test_an_expression_that_is_given_up_matches_what_it_did_and_the_next_is_look
 def test_an_expression_of_another_brokers_log_that_is_too_large_matches_what_it_did() -> None:
     resolved = a_run(TOO_LONG, "a(").run().resolved
     assert [found.topics for found in resolved.values()] == [("former",), ()]
+
+
+@pytest.mark.parametrize("is_given_up", [False, True])
+def test_a_run_has_the_hashes_of_topics_ready_that_are_new_to_an_expression(is_given_up: bool) -> None:
+    """So the loop need not compute them; but does, if that is given up as well."""
+    kept: list[str] = []
+    steps = replace(a_run("ord.*", "inv.*"), keep_hash=kept.append).steps()
+    answer: Any = None
+    try:
+        while True:
+            step = steps.send(answer)
+            answer = is_given_up and step == "hashes of topics of group g"
+    except StopIteration as ended:
+        outcome = ended.value
+    assert sorted(kept) == (kept[:1] if is_given_up else ["invoices", "orders", "orders-2"])
+    assert outcome.changes == {
+        "ord.*": (("former",), ["orders", "orders-2"], ["former"]),
+        "inv.*": ((), ["invoices"], []),
+    }

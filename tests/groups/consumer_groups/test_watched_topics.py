@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.consumer.regexes import SHOWN_CHARS, matched_otherwise
-from coordinator.groups.consumer.subscriptions import ResolvedRegex
+from coordinator.groups.consumer.metadata_hash import TopicHashes
+from coordinator.groups.consumer.regexes import (
+    BETWEEN_RUNS_MS,
+    SHOWN_CHARS,
+    match_change,
+    matched_otherwise,
+)
 from coordinator.groups.consumer.watched_topics import CHANGES_MAX, WATCHED_MAX, WatchedTopics
 from coordinator.topic_catalog import TopicImage
 from tests.groups.consumer_groups.new_member import NewMember
@@ -79,9 +84,72 @@ def test_a_group_that_was_read_from_the_log_says_that_topics_changed_and_no_more
 
 
 def test_an_expression_is_named_with_what_it_gained_and_lost() -> None:
-    before = {"o.*": ResolvedRegex(("o1", "o2"), 1, 1), "x": ResolvedRegex((), 1, 1)}
-    after = {"o.*": ResolvedRegex(("o2", "o3"), 2, 2), "y": ResolvedRegex(("y",), 2, 2)}
-    assert matched_otherwise(before, after) == "o.* gained o3, o.* lost o1 and y gained y"
-    assert matched_otherwise(after, after) is None
-    long = {"y" * 900: ResolvedRegex(("y",), 2, 2)}
-    assert matched_otherwise({}, long) == f"{'y' * (SHOWN_CHARS - 1)}… gained y"
+    changes = {
+        "o.*": match_change(("o1", "o2"), ("o2", "o3")),
+        "x": match_change((), ()),
+        "y": match_change((), ("y",)),
+    }
+    assert matched_otherwise(changes) == "o.* gained o3, o.* lost o1 and y gained y"
+    assert matched_otherwise({"o.*": match_change(("o1", "o2"), ("o1", "o2"))}) is None
+    assert matched_otherwise({"o.*": match_change(("o1", "o2"), ("o2", "o1"))}) is None, "in another order"
+    long = {"y" * 900: match_change((), ("y",))}
+    assert matched_otherwise(long) == f"{'y' * (SHOWN_CHARS - 1)}… gained y"
+
+
+def test_an_expression_that_no_member_has_any_more_is_not_named() -> None:
+    """Its last member left while the run was on: what it matches is not written, so nothing has changed by it."""
+    driver = Driver()
+    first, second = by_expression(driver, "a", "ord.*"), by_expression(driver, "b", "cli.*")
+    first.beat()
+    driver.finish_work()
+    driver.topics.grow("orders-2", 1)
+    driver.advance(BETWEEN_RUNS_MS + 1)
+    second.beat()
+    second.leave()
+    driver.finish_work()
+    event = driver.last_event()
+    assert event.reason == "topics that an expression matches changed: ord.* gained orders-2"
+
+
+def test_an_expression_that_was_forgotten_meanwhile_gained_all_that_it_matches() -> None:
+    """The one member that had it left while the run was on, and another one with it came."""
+    driver = Driver()
+    first, second = by_expression(driver, "a", "ord.*"), by_expression(driver, "b", "cli.*")
+    first.beat()
+    driver.finish_work()
+    driver.advance(BETWEEN_RUNS_MS + 1)
+    second.beat()
+    first.leave()
+    by_expression(driver, "c", "ord.*").beat()
+    driver.finish_work()
+    reason = driver.last_event().reason
+    assert reason.startswith("topics that an expression matches changed: ")
+    assert sorted(reason.partition(": ")[2].split(" and ")) == ["cli.* gained clicks", "ord.* gained orders"]
+
+
+def test_topics_that_expressions_share_are_counted_as_they_change() -> None:
+    """One expression loses what another still matches, or what a member names, and gains what is new."""
+    driver = Driver()
+    driver.topics.grow("orders-2", 1)
+    members = [by_expression(driver, "a", "ord.*"), by_expression(driver, "b", "orders|orders-.|clicks")]
+    members.append(NewMember(driver, "c", topics=("orders",)))
+    for each in members:
+        each.beat()
+        driver.finish_work()
+        driver.advance(BETWEEN_RUNS_MS + 1)
+    driver.topics.forget("orders-2")
+    for is_another in (False, True):
+        driver.topics.grow("orders-3" if is_another else "new", 2)  # Without a new one there is no run.
+        driver.advance(BETWEEN_RUNS_MS + 1)
+        members[0].own()
+        driver.finish_work()
+        group = driver.shard.consumer_groups["g"]
+        images = filter(None, map(driver.topics.image, group.subscriptions.topics()))
+        assert group.metadata_hash == TopicHashes().of_group(images)
+    assert group.subscriptions.by_match == {"orders": 2, "orders-3": 2, "clicks": 1}
+
+
+def by_expression(driver: Driver, member_id: str, expression: str) -> NewMember:
+    return NewMember(
+        driver, member_id, topics=(), subscribed_topic_names=None, subscribed_topic_regex=expression
+    )
