@@ -8,11 +8,15 @@ texts and former slugs, and a test compares.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum, unique
 from typing import Final, NamedTuple, Protocol
 
 REASON_MAX_CHARS: Final = 255
 """Number of characters kept of the reason a client sends; the Java client cuts its reasons to the same length."""
+
+NAMED_WITH_REASON_MAX: Final = 3
+"""Members that are named with the reason they give, where several leave at once for different ones."""
 
 
 @unique
@@ -146,3 +150,42 @@ class Cause(NamedTuple):
 def counted(count: int, noun: str) -> str:
     """Return the count with its noun, in the plural where due: "1 member", "2 members"."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def combined(causes: Sequence[Cause]) -> Cause:
+    """Return one cause for all that one request did: the first that removed a member, with the count of all.
+
+    Its `client_reason` is the one that they share, or each with those that gave it.
+    """
+    first = next((cause for cause in causes if cause.removed), causes[0])
+    if len(causes) == 1:
+        return first
+    return first._replace(
+        detail=", ".join(filter(None, (first.detail, f"{len(causes)} at once"))),
+        client_reason=_reasons([cause for cause in causes if cause.removed] or causes),
+        removed=tuple(member_id for cause in causes for member_id in cause.removed),
+    )
+
+
+def _reasons(causes: Sequence[Cause]) -> str | None:
+    members: dict[str | None, list[str]] = {}
+    for cause in causes:
+        members.setdefault(cause.client_reason, []).append(cause.group_instance_id or cause.member_id or "")
+    if len(members) == 1:
+        return causes[0].client_reason
+    share = REASON_MAX_CHARS // len(members) - len(", ")
+    told = [_reason_of(listed(who, NAMED_WITH_REASON_MAX), reason, share) for reason, who in members.items()]
+    return ", ".join(told)[:REASON_MAX_CHARS]
+
+
+def _reason_of(who: str, reason: str | None, most: int) -> str:
+    """A reason with those that gave it, no longer than that is, so that none crowds out the others."""
+    room = max(most - len(f" ({who})"), 1)
+    text = reason or "none"
+    return f"{text if len(text) <= room else text[: room - 1] + '…'} ({who})"
+
+
+def listed(names: list[str], most: int) -> str:
+    """Names as a list in words, of which the first few are named: "a, b and c", "a, b and 3 more"."""
+    shown = names if len(names) <= most else [*names[:most], f"{len(names) - most} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

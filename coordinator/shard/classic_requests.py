@@ -100,5 +100,5 @@ def leave(
         leave_group(shard, request, context, at, effects)
         return
     leaving = members_of(request, context.api_version)
-    errors: list[ErrorCode] = classic_members.leave(shard.consumers, group, leaving, at, effects)
+    errors: list[ErrorCode] = classic_members.leave(shard.consumers, group, leaving, context, at, effects)
     effects.reply(context.reply_to, leave_response(context, leaving, errors))

@@ -124,9 +124,10 @@ def several_leave_at_once(driver: Driver) -> GroupEvent:
         MemberIdentity(member_id=c.member_id, reason=f"{c.client_id} is done") for c in (second, third)
     ]
     driver.call(LeaveGroupRequest(group_id="g", members=members), 5)
+    reasons = f"b is done ({second.member_id}), c is done ({third.member_id})"
     return step(
-        driver, 1, (STABLE, PREPARING), "member left: 2 at once: b is done", cause="member_left",
-        client_reason="b is done", member_count=1, phase_ms={STABLE: 5_000}, **by(second),
+        driver, 1, (STABLE, PREPARING), f"member left: 2 at once: {reasons}", cause="member_left",
+        client_reason=reasons, member_count=1, phase_ms={STABLE: 5_000}, **by(second),
         **gone(second.member_id, third.member_id),
     )  # fmt: skip
 

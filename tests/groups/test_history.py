@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.causes import CauseKind
+from coordinator.effects import GroupEvent
+from coordinator.groups.causes import REASON_MAX_CHARS, CauseKind
 from coordinator.groups.classic.events import REMOVED_IDS_MAX
 from coordinator.groups.classic.partition_counts import TOPICS_MAX
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.groups import (  # They add their cases to the others.
     history_consumer_cases,  # noqa: F401
     history_phase_cases,  # noqa: F401
 )
 from tests.groups.consumer import Consumer, finish_rebalance, form_group, subscription
+from tests.groups.consumer_groups.new_member import NewMember
 from tests.groups.driver import Driver
-from tests.groups.history_cases import CASES, group_of, keep_alive
+from tests.groups.history_cases import CASES, HOST, group_of, keep_alive
 
 
 @pytest.fixture
@@ -127,3 +130,44 @@ def test_events_name_the_process_that_is_a_static_member_now(driver: Driver, is_
     assert event.last_client_id == ("b-again" if is_stored else "b")
     (member,) = driver.group().members.values()
     assert member.client_id == "b"
+
+
+def leave_at_once(driver: Driver, *identities: MemberIdentity) -> GroupEvent:
+    """Let members of a consumer group leave by one LeaveGroup; return what the history says of it."""
+    for member_id in "abcde":
+        NewMember(driver, member_id, instance_id="i-b" if member_id == "b" else None).beat()
+    driver.call(LeaveGroupRequest(group_id="g", members=list(identities)), 5, client_id="admin-1")
+    return driver.last_event()
+
+
+def test_each_of_a_consumer_groups_members_that_leave_at_once_has_its_own_reason(driver: Driver) -> None:
+    event = leave_at_once(
+        driver,
+        MemberIdentity(member_id="a", reason="scale down"),
+        MemberIdentity(member_id="b", group_instance_id="i-b", reason="moved"),
+        MemberIdentity(member_id="c", reason="scale down"),
+        MemberIdentity(member_id="d"),
+        MemberIdentity(member_id="a", reason="once is enough"),
+    )
+    assert event.client_reason == "scale down (a and c), moved (i-b), none (d)"
+    assert event.reason == f"member left: 4 at once: {event.client_reason}"
+    assert event.removed_member_ids == ("a", "b", "c", "d")
+
+
+def test_a_reason_that_all_share_is_told_once(driver: Driver) -> None:
+    event = leave_at_once(driver, *(MemberIdentity(member_id=each, reason="scale down") for each in "abc"))
+    assert event.reason == "member left: 3 at once: scale down"
+
+
+def test_of_a_static_member_that_is_removed_from_a_consumer_group_the_admin_is_named(driver: Driver) -> None:
+    event = leave_at_once(driver, MemberIdentity(member_id="", group_instance_id="i-b", reason="scale down"))
+    assert event.reason == f"removed by admin: admin-1 at {HOST}: scale down"
+
+
+def test_no_reason_crowds_out_that_of_another_member(driver: Driver) -> None:
+    reasons = {"a": "x" * 300, "b": "y" * 300, "c": "short"}
+    event = leave_at_once(driver, *(MemberIdentity(member_id=m, reason=r) for m, r in reasons.items()))
+    assert event.client_reason is not None
+    assert len(event.client_reason) <= REASON_MAX_CHARS
+    assert event.client_reason.startswith("x" * 70)
+    assert "… (i-b), short (c)" in event.client_reason

@@ -259,7 +259,8 @@ class Player:
                     MemberIdentity(member_id=each["memberId"], group_instance_id=each["groupInstanceId"])
                     for each in said
                 ]
-                errors = leave(self.shard, group, leaving, moment, effects)
+                context = RequestContext(object(), 5, CLIENT_ID, CLIENT_HOST)
+                errors = leave(self.shard, group, leaving, context, moment, effects)
                 theirs = [each["errorCode"] for each in line["response"]["members"]]
                 assert errors == theirs, f"other errors: {errors}"
                 error = 0

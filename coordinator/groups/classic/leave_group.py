@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordinator.effects import Effects, Moment, RequestContext
-from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.causes import Cause, CauseKind, combined
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.pending_members import forget_pending_member
 from coordinator.groups.classic.rebalance import maybe_prepare_rebalance_or_complete_join, remove_member
@@ -55,7 +55,8 @@ def leave_group(
     effects.reply(context.reply_to, leave_response(context, leaving, [each.error for each in departures]))
     effects.add(of_members.result())
     if any(departure.error is ErrorCode.NONE for departure in departures):
-        maybe_prepare_rebalance_or_complete_join(group, at, _combined_cause(departures), effects)
+        causes = [departure.cause for departure in departures if departure.cause is not None]
+        maybe_prepare_rebalance_or_complete_join(group, at, combined(causes), effects)
 
 
 def members_of(request: LeaveGroupRequest, api_version: int) -> list[MemberIdentity]:
@@ -85,21 +86,14 @@ def _remove_by_instance_id(
     if identity.group_instance_id is None or member_id is None:
         return _Departure(ErrorCode.UNKNOWN_MEMBER_ID)
     member = group.members[member_id]
-    who = f"{context.client_id} at {context.client_host}"
-    cause = Cause.by(member, CauseKind.REMOVED_BY_ADMIN, who, identity.reason, (member_id,))
+    cause = Cause.by(member, CauseKind.REMOVED_BY_ADMIN, admin(context), identity.reason, (member_id,))
     remove_member(group, member, effects)
     return _Departure(ErrorCode.NONE, cause)
 
 
-def _combined_cause(departures: list[_Departure]) -> Cause:
-    """Return one cause for all departures: that of the first member removed, with the count of all."""
-    causes = [departure.cause for departure in departures if departure.cause is not None]
-    first = next((cause for cause in causes if cause.removed), causes[0])
-    if len(causes) == 1:
-        return first
-    detail = ", ".join(filter(None, (first.detail, f"{len(causes)} at once")))
-    removed = tuple(member_id for cause in causes for member_id in cause.removed)
-    return first._replace(detail=detail, removed=removed)
+def admin(context: RequestContext) -> str:
+    """The client that removes a member, in words."""
+    return f"{context.client_id} at {context.client_host}"
 
 
 def leave_response(

@@ -11,8 +11,9 @@ from collections.abc import Generator
 from dataclasses import replace
 
 from coordinator.effects import Effects, Moment, RequestContext
-from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.causes import Cause, CauseKind, combined
 from coordinator.groups.classic.join_request import rebalance_timeout_ms_of
+from coordinator.groups.classic.leave_group import admin
 from coordinator.groups.consumer.classic_checks import (
     check_classic,
     check_generation,
@@ -271,6 +272,7 @@ def leave(
     shard: ConsumerGroups,
     group: ConsumerGroup,
     identities: list[MemberIdentity],
+    context: RequestContext,
     at: Moment,
     effects: Effects,
 ) -> list[ErrorCode]:
@@ -279,19 +281,26 @@ def leave(
     Errors: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
     leaving: dict[str, ConsumerMember] = {}
-    causes, errors = [], []
+    causes: dict[str, Cause] = {}  # By member id: one that is named twice leaves once.
+    errors = []
     for identity in identities:
         try:
             member = _leaving(group, identity)
             leaving[member.member_id] = member
-            kind = CauseKind.MEMBER_LEFT if identity.member_id else CauseKind.REMOVED_BY_ADMIN
-            causes.append(Cause.by(member, kind, None, identity.reason))
+            causes.setdefault(member.member_id, _cause_of(member, identity, context))
             errors.append(ErrorCode.NONE)
         except Refused as refused:
             errors.append(refused.error)
     if leaving:
-        remove_members(shard, group, list(leaving.values()), causes[0], at, effects)
+        remove_members(shard, group, list(leaving.values()), combined([*causes.values()]), at, effects)
     return errors
+
+
+def _cause_of(member: ConsumerMember, identity: MemberIdentity, context: RequestContext) -> Cause:
+    removed = (member.member_id,)
+    if identity.member_id:
+        return Cause.by(member, CauseKind.MEMBER_LEFT, None, identity.reason, removed)
+    return Cause.by(member, CauseKind.REMOVED_BY_ADMIN, admin(context), identity.reason, removed)
 
 
 def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:

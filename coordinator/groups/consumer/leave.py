@@ -89,12 +89,8 @@ def remove_members(
     at: Moment,
     effects: Effects,
 ) -> None:
-    """Remove members, with one new epoch for all of them (A10); if only classic ones are left, downgrade.
-
-    `cause` is that of the first of them.
-    """
-    detail = f"{len(members)} at once" if len(members) > 1 else cause.detail
-    cause = cause._replace(detail=detail, removed=tuple(each.member_id for each in members))
+    """Remove members, with one new epoch for all of them (A10); if only classic ones are left, downgrade."""
+    cause = cause._replace(removed=tuple(each.member_id for each in members))
     is_due = is_downgrade_due(shard, group, members)
     if is_due and downgrade_without(shard, group, members, cause, at, effects):
         return

@@ -13,7 +13,7 @@ from enum import Enum, unique
 from typing import Final, NamedTuple
 
 from coordinator.effects import Effects, Moment, outcome_of
-from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.causes import Cause, CauseKind, listed
 from coordinator.groups.consumer.events import Standing
 from coordinator.groups.consumer.expressions import TOO_LARGE, InvalidExpression, compiled
 from coordinator.groups.consumer.group import ConsumerGroup
@@ -24,7 +24,6 @@ from coordinator.groups.consumer.refusal import Refused
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
 from coordinator.groups.consumer.states import GroupState
 from coordinator.groups.consumer.subscriptions import ResolvedRegex, Subscriptions
-from coordinator.groups.consumer.waited_for import listed
 from coordinator.groups.consumer.watched_topics import CHANGES_MAX
 from protocol.errors import ErrorCode
 

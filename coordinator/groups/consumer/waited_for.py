@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from coordinator.groups.causes import CauseKind
+from coordinator.groups.causes import CauseKind, listed
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.reconciliation import CurrentAssignment
 from coordinator.topic_catalog import TopicImages
@@ -101,9 +101,3 @@ def held_by(current: CurrentAssignment) -> set[IdAndPartition]:
     """What others cannot have because of a member: it has it, or has not confirmed that it gave it up."""
     held = (current.assigned, current.pending_revocation)
     return {(topic_id, each) for epochs in held for topic_id, of_topic in epochs.items() for each in of_topic}
-
-
-def listed(names: list[str], most: int) -> str:
-    """Names as a list in words, of which the first few are named: "a, b and c", "a, b and 3 more"."""
-    shown = names if len(names) <= most else [*names[:most], f"{len(names) - most} more"]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

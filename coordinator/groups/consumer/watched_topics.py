@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from coordinator.groups.consumer.waited_for import listed
+from coordinator.groups.causes import listed
 from coordinator.topic_catalog import TopicImage
 
 WATCHED_MAX: Final = 200

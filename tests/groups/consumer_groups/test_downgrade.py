@@ -56,6 +56,7 @@ GONE = ["-8 a", "-8 b", "-8 new", "-7 a", "-7 b", "-7 new", "-6", "-5 a", "-5 b"
 LATER = Moment(60_000, 560_000)
 
 DRAWN = "00000000-0000-0000-0000-00000000000a"
+ADMIN = RequestContext("me", 5, "admin", "/h")
 AGAIN = member_id_of(DRAWN)
 """The id that a member gets for it."""
 
@@ -183,7 +184,7 @@ def test_an_admin_that_removes_members_of_both_kinds_leaves_the_rest_a_classic_g
     world = mixed()
     world.effects = Effects()
     identities = [MemberIdentity(member_id=each) for each in ("new", "a")]
-    errors = leave_classic(world.shard, world.shard.groups["g"], identities, NOW, world.effects)
+    errors = leave_classic(world.shard, world.shard.groups["g"], identities, ADMIN, NOW, world.effects)
     world.replay()
     assert errors == [ErrorCode.NONE, ErrorCode.NONE]
     assert list(world.shard.classic_groups["g"].members) == ["b"]
@@ -286,7 +287,7 @@ def test_a_group_that_no_classic_one_can_be_made_of_lets_its_member_go() -> None
     assert world.written == ["-8 new", "-7 new", "-5 new", "3"]
     assert not world.shard.classic_groups
     identities = [MemberIdentity(member_id="a")]
-    errors = leave_classic(world.shard, world.shard.groups["g"], identities, NOW, Effects())
+    errors = leave_classic(world.shard, world.shard.groups["g"], identities, ADMIN, NOW, Effects())
     assert errors == [ErrorCode.NONE]
     assert list(world.shard.classic_groups["g"].members) == ["b"], "what is left can be read"
 
