@@ -254,6 +254,12 @@ class HistoryRow(NamedTuple):
     member_count: int
     removed_count: int
     phase: Mapping[str, Any] | None = None  # Further fields of the event, about the phase that ended.
+    is_by_records: bool = False  # It tells what the records of its `Result` do: nothing, if they are refused.
+
+
+def rows_in_spite_of_refusal(rows: tuple[HistoryRow, ...]) -> tuple[HistoryRow, ...]:
+    """Those that are true although the log refused the records: what a classic group did in memory."""
+    return tuple(row for row in rows if not row.is_by_records)
 
 
 @dataclass(slots=True)  # Not frozen: one with so many fields would take four times as long to make.

@@ -36,6 +36,7 @@ from coordinator.effects import (
     TopicDeleted,
     WorkFinished,
     new_tuple,
+    rows_in_spite_of_refusal,
 )
 from coordinator.purgatory.delayed import TimerOwner
 from coordinator.runtime.background import ask
@@ -216,7 +217,7 @@ class ShardRunner(Generic[S]):
         for timer in timers:
             self._host.set_timer(self, ShardTimer(self.durable_log.epoch, timer.key), timer.deadline_ms)
         if history:
-            self._host.record_history(history)
+            self._host.record_history(rows_in_spite_of_refusal(history) if error else history)
         if then is not None or markers or work:
             ask(self, self._host, result, error)
         if go is not None:

@@ -25,6 +25,7 @@ from coordinator.effects import (
     Result,
     Work,
     WorkFinished,
+    rows_in_spite_of_refusal,
 )
 from coordinator.groups.classic.group import Group
 from coordinator.groups.consumer.records import group_records
@@ -89,7 +90,8 @@ class Driver(ClockedDriver[Shard]):
             replies = tuple(
                 Reply(r.reply_to, refusal) if r.reply_to == context.reply_to else r for r in replies
             )
-        return result._replace(records=(), replies=replies)
+        history = rows_in_spite_of_refusal(result.history)
+        return result._replace(records=(), replies=replies, history=history)
 
     def hold_disk(self) -> None:
         """Let nothing become durable until `flush`."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.groups.causes import CauseKind
 from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.runtime.shard_states import (
@@ -242,6 +243,34 @@ def test_a_text_too_long_for_a_record_is_refused_to_its_request_alone(world: Sha
     assert world.answer(sync(joined), SYNC).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert committed(other) == 0
     assert world.reloads == 0
+
+
+def test_what_the_log_refuses_of_a_consumer_group_is_not_in_its_history(world: ShardWorld) -> None:
+    """The client id is in the member's record: it is no member."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_names=["orders"],
+        topic_partitions=[],
+    )
+    refused = world.answer(request, 1, client_id="x" * 40_000)
+    assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not world.history
+    assert world.answer(request, 1).error_code == ErrorCode.NONE
+    assert [(row.cause.kind, row.member_count) for row in world.history] == [(CauseKind.MEMBER_JOINED, 1)]
+
+
+def test_what_a_classic_group_did_in_memory_is_in_its_history_with_what_takes_it_back() -> None:
+    world = ShardWorld(max_batch_bytes=1_000)
+    static = replace(join(), group_instance_id="i")
+    world.answer(sync(world.answer(static, JOIN)), SYNC)
+    world.history.clear()
+    (offered,) = static.protocols
+    world.answer(replace(static, protocols=[replace(offered, metadata=b"x" * 2_000)]), JOIN)
+    kinds = [CauseKind.STATIC_MEMBER_REPLACED, CauseKind.STATIC_MEMBER_NOT_STORED]
+    assert [row.cause.kind for row in world.history] == kinds
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])

@@ -43,6 +43,7 @@ def new_row(
             len(group.members),
             removed_count,
             phase,
+            False,
         ),
     )
 

@@ -115,7 +115,8 @@ def _rebalance(
     prepare_rebalance(classic, at, cause, effects)
     course.hand_over(state, classic, at)
     phase = {"phase_ms": {state: course.spent_ms(at.now_ms)}}
-    effects.history[number] = effects.history[number]._replace(from_state=state, phase=phase)
+    row = effects.history[number]
+    effects.history[number] = row._replace(from_state=state, phase=phase, is_by_records=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,7 @@ def _giving_way_row(
         client_host=context.client_host,
     )
     phase = {"phase_ms": {empty: shard.soft(group.group_id).course.spent_ms(at.now_ms)}}
-    return HistoryRow(group.group_id, 0, empty, empty, cause, at.wall_ms, 0, 0, phase)
+    return HistoryRow(group.group_id, 0, empty, empty, cause, at.wall_ms, 0, 0, phase, is_by_records=True)
 
 
 def _remaining(group: ConsumerGroup, member_id: str) -> Remaining:

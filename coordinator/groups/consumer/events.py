@@ -45,6 +45,15 @@ class Standing(NamedTuple):
     last: Mapping[str, Any] = {}  # If it is Stable: the fields that name the member that was waited for.
 
 
+class _Former(NamedTuple):
+    """How a course stood before the row of a new epoch."""
+
+    new_epoch: int
+    since_ms: int | None
+    rebalance_cause: str | None
+    rebalance_ms: dict[str, int]
+
+
 @dataclass(slots=True)
 class Course:
     """How a group's rebalance went so far. A restart begins a new one, as for classic groups."""
@@ -53,6 +62,7 @@ class Course:
     rebalance_cause: str | None = None  # The slug of the cause that began it.
     rebalance_ms: dict[str, int] = field(default_factory=dict)  # In each state, so far.
     releases: Releases = field(default_factory=Releases)
+    _former: _Former | None = None
 
     def begin_anew(self, group: ConsumerGroup, cause: Cause, at: Moment) -> None:
         """Begin with a group as it was read from the log, be it in the middle of a rebalance."""
@@ -107,13 +117,17 @@ class Course:
         came_from: str | None = None,
     ) -> None:
         """Add the row of a group that comes from `came_from` (default: its state) and stands as `after` says."""
+        self._take_back_refused(group)
+        if after.epoch > group.epoch:
+            self._former = _Former(after.epoch, self.since_ms, self.rebalance_cause, self.rebalance_ms)
         before, to_state = came_from or group.state.value, after.state.value
         phase: dict[str, Any] = {}
         if before != to_state:
             spent_ms = self.spent_ms(at.now_ms)
             phase["phase_ms"] = {before: spent_ms}
             if before in REBALANCING:
-                self.rebalance_ms[before] = self.rebalance_ms.get(before, 0) + spent_ms
+                spent_before_ms = self.rebalance_ms.get(before, 0)
+                self.rebalance_ms = self.rebalance_ms | {before: spent_before_ms + spent_ms}
             self.since_ms = at.now_ms
         is_new = after.epoch != group.epoch or before == DEAD
         if before not in REBALANCING and (is_new or to_state in REBALANCING):
@@ -128,6 +142,13 @@ class Course:
             self.releases.begin_anew(after.epoch)
         effects.history.append(_row(group.group_id, after, before, cause, at, phase))
 
+    def _take_back_refused(self, group: ConsumerGroup) -> None:
+        """Go on as before the last row of a new epoch, if the group never came to it: its records were refused."""
+        former, self._former = self._former, None
+        if former is not None and group.epoch < former.new_epoch:
+            self.since_ms, self.rebalance_cause = former.since_ms, former.rebalance_cause
+            self.rebalance_ms = former.rebalance_ms
+
 
 def _row(
     group_id: str, after: Standing, before: str, cause: Cause, at: Moment, phase: dict[str, Any]
@@ -137,7 +158,16 @@ def _row(
         cause = cause._replace(removed=cause.removed[:REMOVED_IDS_MAX])
     state, member_count = after.state.value, after.member_count
     return HistoryRow(
-        group_id, after.epoch, before, state, cause, at.wall_ms, member_count, removed_count, phase or None
+        group_id,
+        after.epoch,
+        before,
+        state,
+        cause,
+        at.wall_ms,
+        member_count,
+        removed_count,
+        phase or None,
+        True,
     )
 
 

@@ -158,3 +158,56 @@ def test_an_empty_classic_group_that_a_new_member_joins_is_upgraded(driver: Driv
     NewMember(driver, "new").beat()
     (event,) = driver.history
     assert (event.cause, event.from_state, event.phase_ms) == ("group_upgraded", "Empty", {"Empty": 3_000})
+
+
+def test_an_epoch_that_the_log_refuses_is_no_event_and_the_next_one_counts_from_before(
+    driver: Driver,
+) -> None:
+    first = NewMember(driver, "a")
+    first.beat()
+    before = list(driver.history)
+    driver.advance(1_000)
+    second = NewMember(driver, "b")
+    with driver.refusing_records():
+        second.send()
+    assert driver.history == before
+    driver.advance(2_000)
+    second.beat()
+    assert (driver.last_event().cause, driver.last_event().phase_ms) == ("member_joined", {"Stable": 3_000})
+
+
+def test_a_rebalance_goes_on_as_it_was_where_the_log_refuses_an_epoch(driver: Driver) -> None:
+    """A member that is refused does not end a rebalance, nor does it begin another."""
+    first, second = NewMember(driver, "a"), NewMember(driver, "b")
+    first.beat()
+    driver.advance(1_000)
+    second.beat()
+    driver.advance(2_000)
+    with driver.refusing_records():
+        first.leave()
+        NewMember(driver, "c").send()
+    first.epoch = second.epoch - 1
+    settle(first, second)
+    event = driver.last_event()
+    assert (event.cause, event.rebalance_cause) == ("members_reconciled", "member_joined")
+    assert sum(event.rebalance_ms.values()) == 2_000
+    assert [each.cause for each in driver.history].count("member_joined") == 2
+    assert "member_left" not in {each.cause for each in driver.history}
+
+
+def test_a_downgrade_that_the_log_refuses_is_no_event(driver: Driver) -> None:
+    _, new = mixed_group(driver)
+    before = list(driver.history)
+    with driver.refusing_records():
+        new.leave()
+    assert driver.history == before
+    assert "new" in driver.shard.consumer_groups["g"].members
+
+
+def test_an_upgrade_that_the_log_refuses_is_no_event(driver: Driver) -> None:
+    classic_group(driver)
+    before = list(driver.history)
+    with driver.refusing_records():
+        NewMember(driver, "new").send()
+    assert driver.history == before
+    assert driver.group().members
