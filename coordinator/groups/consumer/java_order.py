@@ -141,6 +141,12 @@ class TimelineTable:
     def __len__(self) -> int:
         return len(self._places)
 
+    def copy(self) -> TimelineTable:
+        """A table that has the same texts in the same order, and stays as it is."""
+        copied = TimelineTable()
+        copied._capacity, copied._places = self._capacity, self._places.copy()
+        return copied
+
     def as_they_came(self) -> Iterator[str]:
         """The texts, the oldest first: put into another table in this order they are in the same one there.
 
