@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.effects import SlicedWork, outcome_of
+from coordinator.effects import CoordinatorRecord, Effects, SlicedWork, outcome_of
 from coordinator.groups.consumer import expressions
 from coordinator.groups.consumer.expressions import (
     EFFORT_MAX,
@@ -18,7 +18,15 @@ from coordinator.groups.consumer.expressions import (
     compiled,
     effort,
 )
-from coordinator.groups.consumer.regexes import ResolveRegexes
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.reconciliation import CurrentAssignment
+from coordinator.groups.consumer.regexes import ResolveRegexes, on_regexes_resolved
+from coordinator.groups.consumer.replay import replay_record
+from coordinator.topic_catalog import TopicImage
+from tests.groups.consumer_groups.migrating import NOW, World
+
+LONGEST_S = 0.020
 
 PARTS = (
     *(
@@ -225,3 +233,37 @@ def test_a_run_has_the_hashes_of_topics_ready_that_are_new_to_an_expression(is_g
         "ord.*": (("former",), ["orders", "orders-2"], ["former"]),
         "inv.*": ((), ["invoices"], []),
     }
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["the first run", "a later run, with a new topic"])
+def test_what_expressions_match_holds_the_loop_but_for_a_moment(is_first: bool) -> None:
+    """Five that match 10,000 topics: what a run finds is compared, hashed and put into words by the run."""
+    took = []
+    for _ in range(3):
+        world, names = World(), [f"topic-{number}" for number in range(9_999)]
+        world.topics.by_name = {each: TopicImage(each, each.encode().ljust(16), ((),)) for each in names}
+        group = world.shard.groups["g"] = ConsumerGroup("g")
+        world.shard.soft("g")
+        for number in range(5):
+            regex = f"topic-.*|{number}"
+            group.put_member(ConsumerMember(str(number), topic_regex=regex), CurrentAssignment(1))
+        if not is_first:
+            resolve(world, group, names)
+            world.topics.by_name["topic-z"] = TopicImage("topic-z", b"z" * 16, ((),))
+        took.append(resolve(world, group, list(world.topics.by_name)))
+    assert min(took) < LONGEST_S
+    assert group.subscriptions.by_match == dict.fromkeys(world.topics.by_name, 5)
+
+
+def resolve(world: World, group: ConsumerGroup, names: list[str]) -> float:
+    """Do a run and use its result; return how long the latter took, in seconds."""
+    before = {regex: found.topics for regex, found in group.subscriptions.resolved.items()}
+    regexes = tuple(group.subscriptions.by_regex)
+    run = ResolveRegexes("g", regexes, tuple(names), 1, 1, before, world.shard.keep_hash)
+    event, effects = run.run(), Effects()
+    began = time.thread_time()
+    on_regexes_resolved(world.shard, event, NOW, effects)
+    for record in effects.records:
+        assert isinstance(record, CoordinatorRecord)
+        replay_record(world.shard.groups, record.key, record.value)
+    return time.thread_time() - began
