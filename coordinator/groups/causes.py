@@ -174,18 +174,19 @@ def _reasons(causes: Sequence[Cause]) -> str | None:
     if len(members) == 1:
         return causes[0].client_reason
     share = REASON_MAX_CHARS // len(members) - len(", ")
-    told = [_reason_of(listed(who, NAMED_WITH_REASON_MAX), reason, share) for reason, who in members.items()]
+    told = [_reason_of(who, reason, share) for reason, who in members.items()]
     return ", ".join(told)[:REASON_MAX_CHARS]
 
 
-def _reason_of(who: str, reason: str | None, most: int) -> str:
+def _reason_of(members: list[str], reason: str | None, most: int) -> str:
     """A reason with those that gave it, no longer than that is, so that none crowds out the others."""
+    who = listed(members[:NAMED_WITH_REASON_MAX], len(members))
     room = max(most - len(f" ({who})"), 1)
     text = reason or "none"
     return f"{text if len(text) <= room else text[: room - 1] + '…'} ({who})"
 
 
-def listed(names: list[str], most: int) -> str:
-    """Names as a list in words, of which the first few are named: "a, b and c", "a, b and 3 more"."""
-    shown = names if len(names) <= most else [*names[:most], f"{len(names) - most} more"]
+def listed(first: Sequence[str], count: int) -> str:
+    """Return the first few of `count` names as a list in words: "a, b and c", "a, b and 3 more"."""
+    shown = [*first, f"{count - len(first)} more"] if count > len(first) else first
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -154,7 +154,8 @@ def downgrade_with(
     cause = Cause.by(member, CauseKind.GROUP_DOWNGRADED, removed=(replaced.member_id,))
     if replacement.is_settled:
         came = GivenUp(member, (), course.rebalancing_ms(group.state.value, at.now_ms))
-        after = Standing(group.epoch, GroupState.STABLE, len(classic.members), came.fields(shard.topics))
+        last = came.fields(came.named(shard.topics))
+        after = Standing(group.epoch, GroupState.STABLE, len(classic.members), last)
         course.record(group, after, cause, at, effects)
     else:
         _rebalance(classic, group, course, cause, at, effects)

@@ -141,7 +141,7 @@ def _described(
 ) -> ConsumerMember:
     """The member as it is from now on; what the request leaves out stays."""
     origin = (context.client_id, context.client_host)
-    if _says_nothing(request) and found.classic is None and found.origin == origin:
+    if found.classic is None and found.origin == origin and says_nothing_new(request, found):
         return found
     changes: dict[str, Any] = {"client_id": context.client_id, "client_host": context.client_host}
     optional = {
@@ -159,16 +159,21 @@ def _described(
     return replace(found, classic=None, **changes)
 
 
-def _says_nothing(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the request leaves out all that describes its member, as most do."""
+def says_nothing_new(request: ConsumerGroupHeartbeatRequest, member: ConsumerMember) -> bool:
+    """Whether the request leaves out all that describes its member, or repeats it."""
+    timeout_ms, names = request.rebalance_timeout_ms, request.subscribed_topic_names
     return (
-        request.rebalance_timeout_ms == UNCHANGED_TIMEOUT
-        and request.subscribed_topic_names is None
-        and request.subscribed_topic_regex is None
-        and request.instance_id is None
-        and request.rack_id is None
-        and request.server_assignor is None
+        (timeout_ms == UNCHANGED_TIMEOUT or timeout_ms == member.rebalance_timeout_ms)
+        and (names is None or set(names) == set(member.topic_names))
+        and _is_unsaid_or(member.topic_regex, request.subscribed_topic_regex)
+        and _is_unsaid_or(member.instance_id, request.instance_id)
+        and _is_unsaid_or(member.rack_id, request.rack_id)
+        and _is_unsaid_or(member.server_assignor, request.server_assignor)
     )
+
+
+def _is_unsaid_or(known: str | None, said: str | None) -> bool:
+    return said is None or said == known
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:

@@ -251,9 +251,10 @@ class MemberStep:
         if self.epoch != group.epoch or state is not group.state or is_another:
             cause = self._cause(state, is_upgrade=classic is not None)
             if state is GroupState.STABLE:
-                after = after._replace(last=last.fields(self.shard.topics))
+                named = last.named(self.shard.topics)
+                after = after._replace(last=last.fields(named))
                 if cause.kind is CauseKind.MEMBERS_RECONCILED:
-                    cause = cause._replace(detail=last.words(self.shard.topics))
+                    cause = cause._replace(detail=last.words(named))
             course.record(group, after, cause, self.at, self.effects, came_from)
 
     def _last(self, course: Course, current: CurrentAssignment, came_from: str | None) -> GivenUp:

@@ -260,6 +260,6 @@ def matched_otherwise(changes: Mapping[str, MatchChange]) -> str | None:
     told = []
     for regex, (_, gained, lost) in changes.items():
         shown = regex if len(regex) <= SHOWN_CHARS else regex[: SHOWN_CHARS - 1] + "…"
-        told += [f"{shown} gained {listed(gained, CHANGES_MAX)}"] if gained else []
-        told += [f"{shown} lost {listed(lost, CHANGES_MAX)}"] if lost else []
-    return listed(told, CHANGES_MAX) if told else None
+        told += [f"{shown} gained {listed(gained[:CHANGES_MAX], len(gained))}"] if gained else []
+        told += [f"{shown} lost {listed(lost[:CHANGES_MAX], len(lost))}"] if lost else []
+    return listed(told[:CHANGES_MAX], len(told)) if told else None

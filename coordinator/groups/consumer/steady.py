@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.groups.consumer.group import ConsumerGroup
-from coordinator.groups.consumer.heartbeat import is_whole
+from coordinator.groups.consumer.heartbeat import is_whole, says_nothing_new
 from coordinator.groups.consumer.member import ConsumerMember
-from coordinator.groups.consumer.request_checks import UNCHANGED_TIMEOUT
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
 from coordinator.groups.consumer.soft_state import Session
 from protocol.messages.consumer_group_heartbeat import (
@@ -114,16 +113,4 @@ def steady_heartbeat(shard: ConsumerGroups, request: ConsumerGroupHeartbeatReque
         return None
     if request.member_epoch != group.currents[member.member_id].member_epoch or request.member_epoch <= 0:
         return None
-    return SteadyHeartbeat(shard, group, member) if _says_nothing_new(request, member) else None
-
-
-def _says_nothing_new(request: ConsumerGroupHeartbeatRequest, member: ConsumerMember) -> bool:
-    names = request.subscribed_topic_names
-    return (
-        request.instance_id in (None, member.instance_id)
-        and request.rack_id in (None, member.rack_id)
-        and request.rebalance_timeout_ms in (UNCHANGED_TIMEOUT, member.rebalance_timeout_ms)
-        and request.subscribed_topic_regex in (None, member.topic_regex)
-        and request.server_assignor in (None, member.server_assignor)
-        and (names is None or set(names) == set(member.topic_names))
-    )
+    return SteadyHeartbeat(shard, group, member) if says_nothing_new(request, member) else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from coordinator.groups.causes import CauseKind, listed
@@ -40,33 +41,41 @@ class GivenUp(NamedTuple):
     after_ms: int
     removed_by: CauseKind | None = None  # Why it was removed, if it gave them up by that.
 
-    def fields(self, topics: TopicImages) -> dict[str, Any]:
-        """The fields of an event that say that this member was the last."""
-        member, names = self.member, self.names(topics)
+    def named(self, topics: TopicImages) -> tuple[list[str], int]:
+        """The partitions of topics that still exist, in order, as many as one event names; and how many they are.
+
+        A member may have had all partitions of a large group: to sort ten thousand takes as long as a turn.
+        """
+        ids = {topic_id for topic_id, _ in self.partitions}
+        names = {topic_id: topics.topic_name(topic_id) for topic_id in ids}
+        existing = [
+            (name, partition)
+            for topic_id, partition in self.partitions
+            if (name := names[topic_id]) is not None
+        ]
+        return [f"{topic}-{each}" for topic, each in nsmallest(GIVEN_UP_MAX, existing)], len(existing)
+
+    def fields(self, named: tuple[list[str], int]) -> dict[str, Any]:
+        """The fields of an event that say that this member was the last; with what `named` returned."""
+        member, (names, count) = self.member, named
         return {
             "last_member_id": member.member_id,
             "last_group_instance_id": member.instance_id,
             "last_client_id": member.client_id,
             "last_client_host": member.client_host,
             "last_arrival_ms": self.after_ms,
-            "last_given_up_count": len(names),
-            "last_given_up": tuple(names[:GIVEN_UP_MAX]),
+            "last_given_up_count": count,
+            "last_given_up": tuple(names),
         }
 
-    def names(self, topics: TopicImages) -> list[str]:
-        """The partitions of topics that still exist, in order."""
-        named = ((topics.topic_name(topic_id), partition) for topic_id, partition in self.partitions)
-        existing = sorted((topic, partition) for topic, partition in named if topic is not None)
-        return [f"{topic}-{partition}" for topic, partition in existing]
-
-    def words(self, topics: TopicImages) -> str | None:
+    def words(self, named: tuple[list[str], int]) -> str | None:
         """Who gave up what, as the detail of a reason; None if it gave up nothing."""
-        names, member = self.names(topics), self.member
+        member, (names, count) = self.member, named
         if not names:
             return None
         who = member.instance_id or member.client_id or member.member_id
         how = None if self.removed_by is None else HOW_REMOVED.get(self.removed_by, self.removed_by.text)
-        return f"{listed(names, GIVEN_UP_MAX)} came from {who}" + ("" if how is None else f", which {how}")
+        return f"{listed(names, count)} came from {who}" + ("" if how is None else f", which {how}")
 
 
 @dataclass(slots=True)

@@ -48,7 +48,7 @@ class WatchedTopics:
         found = [_change(name, self._images.get(name), now.get(name)) for name in names]
         told = [change for change in found if change is not None]
         if told:
-            return listed(told, CHANGES_MAX)
+            return listed(told[:CHANGES_MAX], len(told))
         return None if self._are_all else ELSEWHERE.format(most=WATCHED_MAX)
 
 

@@ -238,11 +238,12 @@ def test_few_of_many_partitions_are_named_and_those_of_deleted_topics_are_left_o
     partitions = ((deleted, 1), (topic_id_of(2), 1), *((topic_id_of(1), each) for each in range(30)))
     given_up = GivenUp(ConsumerMember("m", client_id="c", client_host="/h"), partitions, 5)
     names = ["clicks-1", *(f"orders-{each}" for each in range(GIVEN_UP_MAX - 1))]
-    assert given_up.fields(topics)["last_given_up"] == tuple(names)
-    assert given_up.fields(topics)["last_given_up_count"] == 31
-    assert given_up.words(topics) == f"{', '.join(names)} and 21 more came from c"
+    fields = given_up.fields(given_up.named(topics))
+    assert (fields["last_given_up"], fields["last_given_up_count"]) == (tuple(names), 31)
+    assert given_up.words(given_up.named(topics)) == f"{', '.join(names)} and 21 more came from c"
     only_deleted = given_up._replace(partitions=((deleted, 1),))
-    assert (only_deleted.names(topics), only_deleted.words(topics)) == ([], None)
+    named = only_deleted.named(topics)
+    assert (named, only_deleted.words(named)) == (([], 0), None)
 
 
 def test_what_was_given_up_twice_is_of_the_member_that_did_so_later() -> None:
