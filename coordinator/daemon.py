@@ -188,7 +188,7 @@ class Daemon:
         self.broker = self._broker(files)
         self.server = self._server()
         self._collector = Collector(
-            self.runtime.set_timer, self._clock.now_ms, lambda: self.server.has_connections
+            self.runtime.set_timer, self._clock.now_ms, lambda: self.server.has_connections, self._turn
         )
         self._follow_settings()
 

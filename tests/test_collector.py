@@ -35,8 +35,8 @@ class FakeGc:
     def set_threshold(self, young: int, middle: int, full: int) -> None:
         self.thresholds = young, middle, full
 
-    def collect(self) -> None:
-        self.done.append("collect")
+    def collect(self, generation: int = 2) -> None:
+        self.done.append("collect" if generation == 2 else f"collect {generation}")
 
     def freeze(self) -> None:
         self.done.append("freeze")
@@ -54,14 +54,24 @@ class FakeGc:
         return self.done
 
 
+class FakeTurns:
+    on_busy: Callable[[], None] | None = None
+
+
 class World(ManualTimers):
     def __init__(self) -> None:
         super().__init__(10**6)
         self.gc = FakeGc()
+        self.turns = FakeTurns()
         self.has_clients = True
         self.blocks = 1_000_000
         self.collector = Collector(
-            self.set_timer, self.now_ms, lambda: self.has_clients, self.gc, lambda: self.blocks
+            self.set_timer,
+            self.now_ms,
+            lambda: self.has_clients,
+            self.turns,
+            self.gc,
+            lambda: self.blocks,
         )
 
     def freeze(self, times: int) -> None:
@@ -89,6 +99,17 @@ def test_what_the_start_made_is_frozen(world: World) -> None:
 
 def test_what_was_looked_at_once_is_frozen_behind_the_look(world: World) -> None:
     world.freeze(3)
+
+
+def test_while_the_loop_is_busy_the_young_are_looked_at_however_many_old_ones_go(world: World) -> None:
+    """Python subtracts those from what is new: in a storm of joins the next look would come late, and take long."""
+    on_busy = world.turns.on_busy
+    assert on_busy is not None
+    world.gc.done.clear()
+    on_busy()
+    assert world.gc.done == ["collect 0"]
+    world.collector.stop()
+    assert world.turns.on_busy is None
 
 
 def test_a_look_at_more_than_the_young_is_left_alone(world: World) -> None:
@@ -120,7 +141,7 @@ def test_where_python_collects_by_itself_nothing_is_done() -> None:
     world = World()
     world.gc.thresholds = 700, 10, 10
     world.collector.start()
-    assert (world.gc.callbacks, world.timers) == ([], {})
+    assert (world.gc.callbacks, world.timers, world.turns.on_busy) == ([], {}, None)
     world.collector.stop()
     assert world.gc.thresholds == (700, 10, 10)
 

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from coordinator.runtime.turn_share import (
+    BUSY_SLICES,
     CHEAP,
     CLOSINGS,
     DIRECT_S,
@@ -227,3 +228,26 @@ def test_a_share_without_end() -> None:
     assert share.has_cheap()
     assert share.may_close()
     assert not ready, "it asks nothing of the loop"
+
+
+def test_it_is_said_now_and_then_that_more_is_put_off_than_is_done(loop: Loop) -> None:
+    said: list[int] = []
+    loop.share.on_busy = lambda: said.append(len(loop.done))
+    pieces = round(SLICE_S / PIECE_S)
+    for number in range((2 * BUSY_SLICES + 1) * pieces):
+        loop.later(number)
+    for turn in range(1, 2 * BUSY_SLICES + 2):
+        loop.next_turn()
+        assert len(said) == turn // BUSY_SLICES
+
+
+def test_a_queue_that_is_emptied_in_between_is_not_busy(loop: Loop) -> None:
+    said: list[int] = []
+    loop.share.on_busy = lambda: said.append(len(loop.done))
+    pieces = round(SLICE_S / PIECE_S)
+    for _ in range(3):
+        for number in range(BUSY_SLICES * pieces):
+            loop.later(number)
+        while loop.share.has_put_off:
+            loop.next_turn()
+    assert said == []

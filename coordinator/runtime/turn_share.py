@@ -44,6 +44,9 @@ CLOSINGS: Final = 100
 """Connections of clients that hung up, closed as they come up in one turn, and as many from a queue: 30 us each,
 most of it the system's, behind the call that asks for it: the share does not see it."""
 
+BUSY_SLICES: Final = 8
+"""Slices after which `on_busy` is called, if none of them emptied the queue: some 300 joins."""
+
 _ALWAYS: Final = 1 << 62
 
 
@@ -69,6 +72,7 @@ class TurnShare:
     __slots__ = (
         "_ask_at_ns",
         "_began_s",
+        "_busy_slices",
         "_call_soon",
         "_closings",
         "_closings_left",
@@ -83,6 +87,7 @@ class TurnShare:
         "_queue",
         "cheap_left",
         "has_unread",
+        "on_busy",
         "poll",
     )
 
@@ -111,6 +116,9 @@ class TurnShare:
         """The poll that a turn ends once it has used up its share; None: it reports all that is ready."""
         self.has_unread = False
         """Whether this turn has ended its poll, so that sockets may be ready that nobody has looked at."""
+        self.on_busy: Callable[[], None] | None = None
+        """Called now and then while more is put off than is done."""
+        self._busy_slices = 0
         self.cheap_left = 0
         """Answers so cheap that they are counted and not timed; who sends one takes one off."""
 
@@ -208,11 +216,19 @@ class TurnShare:
             self._do(queue.popleft())
             if queue and self.is_over():
                 self._call_soon(self._do_slice)
+                self._count_busy()
                 break
         else:
             self._is_scheduled = False
+            self._busy_slices = 0
         if not (self._has_boundaries or self._is_unlimited):
             self._call_soon(self._end_unseen)
+
+    def _count_busy(self) -> None:
+        self._busy_slices += 1
+        if self._busy_slices >= BUSY_SLICES and self.on_busy is not None:
+            self._busy_slices = 0
+            self.on_busy()
 
     def may_close(self) -> bool:
         """Whether one more connection whose client hung up may be closed in this turn; it counts."""
