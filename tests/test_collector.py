@@ -102,7 +102,7 @@ def test_what_was_looked_at_once_is_frozen_behind_the_look(world: World) -> None
 
 
 def test_while_the_loop_is_busy_the_young_are_looked_at_however_many_old_ones_go(world: World) -> None:
-    """Python subtracts those from what is new: in a storm of joins the next look would come late, and take long."""
+    """Python subtracts those from what is new: in a storm of joins the next look would be late, and take long."""
     on_busy = world.turns.on_busy
     assert on_busy is not None
     world.gc.done.clear()
