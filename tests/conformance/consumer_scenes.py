@@ -1,4 +1,7 @@
-"""Groups of the consumer protocol: settings of one group, heartbeats out of the transcript, what is described."""
+"""Groups of the consumer protocol: settings of one group, heartbeats out of the transcript, what is described.
+
+What happens aside takes its time, so a group is described once it has come so far.
+"""
 
 from __future__ import annotations
 
@@ -27,29 +30,38 @@ from protocol.messages.incremental_alter_configs import (
 from tests.conformance.actors import OTHER_TOPIC, TOPIC, Actor
 from tests.conformance.new_members import DESCRIBE_CONSUMERS, NEWEST, NewMember, describe_consumers
 from tests.conformance.run import OBSERVER, Run
-from tests.conformance.topic_scenes import eventually, quietly
+from tests.conformance.topic_scenes import EVENTUALLY_S, POLL_S, eventually, quietly
 
 EXPRESSION: Final = f"{TOPIC[:-1]}."
 """What matches the one topic, and none that a scenario makes."""
 GROUP: Final = 32
-AT_ONCE_MS: Final = 0
-NEVER_MS: Final = 15_000
-"""An interval between two targets that no scenario waits for: the longest there is."""
+INTERVAL_MAX_MS: Final = 15_000
+"""The longest interval between two targets that there is: no scenario waits for it."""
 PROBE_MS: Final = 5_001
-POLL_S: Final = 0.05
-SHOWN_WITHIN_S: Final = 15.0
 
 Owned = Mapping[str, Sequence[int]]
 """Partitions by the name of their topic."""
 
 
-async def configure(run: Run, **settings: int) -> None:
-    """Set `consumer.*` of the run's group, written with '_' for '.'; returns when the coordinator goes by it.
+async def target_at_once(run: Run, group: str | None = None) -> None:
+    """Let the run's group, or another, have a new target with each new epoch."""
+    await configure(run, group, assignment_interval_ms=0)
 
-    It follows a change only after that was answered and is described: another group, changed later, shows when.
+
+async def keep_target(run: Run) -> None:
+    """Let the run's group keep the target that it has, or its first one, for longer than any script takes."""
+    await configure(run, assignment_interval_ms=INTERVAL_MAX_MS)
+
+
+async def configure(run: Run, group: str | None = None, **settings: int) -> None:
+    """Set `consumer.*` of the run's group, or of another, written with '_' for '.'.
+
+    Returns when the coordinator goes by it. It follows a change only after that was answered and is described:
+    a group of its own, changed later, shows when.
     """
-    probe, told_ms = f"{run.group}/probe", PROBE_MS + run.asked
-    await _set(run, run.group, settings)
+    group_id = run.group if group is None else group
+    probe, told_ms = f"probe of {group_id}", PROBE_MS + run.asked
+    await _set(run, group_id, settings)
     await _set(run, probe, {"heartbeat_interval_ms": told_ms})
     join = ConsumerGroupHeartbeatRequest(
         group_id=probe,
@@ -136,7 +148,7 @@ async def look(run: Run) -> ConsumerGroupDescribeGroup:
 
 async def until(run: Run, holds: Callable[[ConsumerGroupDescribeGroup], bool], *beating: NewMember) -> None:
     """Wait until the group is as it should be, with heartbeats of `beating` meanwhile."""
-    deadline = time.monotonic() + SHOWN_WITHIN_S
+    deadline = time.monotonic() + EVENTUALLY_S
     while not holds(group := await look(run)):
         if time.monotonic() > deadline:
             raise TimeoutError(f"the group never was so: {group}")
@@ -151,6 +163,33 @@ async def until_shown(
     """Wait until the group is as it should be, as `until` does, and enter it into the transcript then."""
     await until(run, holds, *beating)
     return await shown(run)
+
+
+async def until_epoch(run: Run, group_epoch: int) -> ConsumerGroupDescribeGroup:
+    """Enter the group into the transcript once it is at this epoch."""
+    return await until_shown(run, lambda group: group.group_epoch >= group_epoch)
+
+
+async def beat_until(run: Run, member: NewMember, group_epoch: int) -> ConsumerGroupDescribeGroup:
+    """Enter the group into the transcript once heartbeats of `member` brought it to this epoch, with a target.
+
+    For changes of topics: of these the coordinator learns a moment after clients do.
+    """
+    await quiet_beat(member)
+    return await until_shown(
+        run, lambda group: min(group.group_epoch, group.assignment_epoch) >= group_epoch, member
+    )
+
+
+async def settle(*members: NewMember) -> None:
+    """Let members beat, in turn, until each has its target, and say so."""
+    for _ in range(8):
+        before = [(each.epoch, dict(each.owned)) for each in members]
+        for each in members:
+            await each.own("settles")
+        if before == [(each.epoch, dict(each.owned)) for each in members]:
+            return
+    raise AssertionError("not settled after eight rounds")
 
 
 def member_of(group: ConsumerGroupDescribeGroup, member: NewMember) -> ConsumerGroupDescribeMember:
@@ -170,7 +209,7 @@ def partitions_of(assignment: ConsumerGroupDescribeAssignment) -> dict[str, list
 
 async def alone(run: Run, alice: NewMember) -> None:
     """Alice has joined, has her partitions and says so; each later target is computed at once."""
-    await configure(run, assignment_interval_ms=AT_ONCE_MS)
+    await target_at_once(run)
     await alice.beat(note="joins")
     await alice.own("has it")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tests.conformance.consumer_scenes import beat_until, shown, target_at_once, until_epoch
 from tests.conformance.new_members import NewMember
-from tests.conformance.new_scenes import beat_until, described, target_at_once, until_epoch
 from tests.conformance.registry import BOTH, scenario
 from tests.conformance.run import Run
 from tests.conformance.topic_scenes import grow_topic, make_topic, topic_name
@@ -52,7 +52,7 @@ def new_members(run: Run, member_ids: Sequence[str], *topics: str) -> list[NewMe
 
 async def level(run: Run) -> Targets:
     """The targets, of which none is larger than another by more than one."""
-    group = await described(run)
+    group = await shown(run)
     run.expect(max(sizes(group)) - min(sizes(group)) <= 1, f"level: {sizes(group)}")
     return targets_of(group)
 
@@ -91,12 +91,12 @@ async def targets_go_on_from_what_was_stored(run: Run) -> None:
         await member.beat(note="joins")
     await members[3].leave()
     await members[0].beat(note="has another target")
-    await described(run)
+    await shown(run)
     await run.restarted()
-    await described(run)
+    await shown(run)
     (late,) = new_members(run, JOINING[7:8], topic)
     await late.beat(note="joins")
-    await described(run)
+    await shown(run)
     await members[1].leave()
     await members[0].beat(note="has another target")
     await level(run)
@@ -126,16 +126,16 @@ async def members_that_name_different_topics(run: Run) -> None:
         (member,) = new_members(run, (member_id,), *(topics[letter] for letter in letters))
         members.append(member)
         await member.beat(note="joins")
-        await described(run)
+        await shown(run)
         for letter in letters:
             subscribers[letter] += 1
         shares = [SIZES[letter] / count for letter, count in subscribers.items() if count]
         run.expect(len(set(shares)) == len(shares), f"one order: {shares}")
     await members[0].leave()
     await members[1].beat(note="has another target")
-    await described(run)
+    await shown(run)
     await members[5].beat(note="another topic", subscribed_topic_names=[topics["c"], topics["a"]])
-    await described(run)
+    await shown(run)
 
 
 @scenario("A37", "A36")
@@ -150,10 +150,10 @@ async def the_same_topics_by_name_and_by_expression_are_not_the_same(run: Run) -
     await until_epoch(run, 3)
     await bob.beat(note="has a target")
     await carol.beat(note="by name")
-    await described(run)
+    await shown(run)
     await alice.leave()
     await carol.beat(note="has another target")
-    await described(run)
+    await shown(run)
 
 
 @scenario("A37")
@@ -167,10 +167,10 @@ async def members_of_one_expression_are_alike(run: Run) -> None:
     await until_epoch(run, 2)
     for member in members[1:]:
         await member.beat(note="joins", **expression)
-    await described(run)
+    await shown(run)
     await members[0].leave()
     await members[2].beat(note="has another target")
-    await described(run)
+    await shown(run)
 
 
 @scenario("A36")
@@ -182,11 +182,11 @@ async def the_range_assignor_deals_in_blocks(run: Run) -> None:
     for member, instance_id in zip(members, ("two", None, "one", None), strict=True):
         member.instance_id = instance_id
         await member.beat(note="joins", server_assignor="range")
-        await described(run)
+        await shown(run)
     await members[2].leave()
     await members[1].beat(note="has another target")
-    await described(run)
+    await shown(run)
     await grow_topic(run, topics[1], 8)
     await beat_until(run, members[0], 7)
     await members[3].beat(note="one topic less", subscribed_topic_names=topics[:1])
-    await described(run)
+    await shown(run)

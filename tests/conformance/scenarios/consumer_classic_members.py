@@ -9,8 +9,9 @@ from typing import Any, Final
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import MemberIdentity
 from tests.conformance.actors import COMMIT, HEARTBEAT, JOIN, LEAVE, OTHER_TOPIC, SYNC, TOPIC, subscription
+from tests.conformance.classic_members import classic, subscribed
+from tests.conformance.consumer_scenes import shown, target_at_once, until_shown
 from tests.conformance.new_members import NewMember, describe_consumers
-from tests.conformance.new_scenes import classic, described, subscribed, target_at_once, until_consumers
 from tests.conformance.registry import BOTH, scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import cast
@@ -97,14 +98,14 @@ async def a_static_classic_member_of_a_consumer_group(run: Run, version: int) ->
     await carol.join(version)
     await carol.sync()
     old_id = carol.member_id
-    await described(run)
+    await shown(run)
     await carol.join(version, member_id="", note="comes back")
     run.expect(carol.member_id != old_id, "it has a new id")
     await carol.join(version, FENCED, "the one before", member_id=old_id)
     await carol.heartbeat(error=FENCED, member_id=old_id)
     await carol.sync(error=FENCED, member_id=old_id)
     await carol.leave_with(FENCED, members=[MemberIdentity(member_id=old_id, group_instance_id="two")])
-    await described(run)
+    await shown(run)
 
 
 @scenario("9 classic members: SyncGroup and Heartbeat refused", versions=SYNC)
@@ -158,9 +159,9 @@ async def classic_members_leave_a_consumer_group(run: Run, version: int) -> None
         ]
         errors = [FENCED, UNKNOWN, 0, 0, 0]
         await carol.leave(version, members=several, errors=errors)
-    await described(run)
+    await shown(run)
     await carol.leave(version)
-    await described(run)
+    await shown(run)
 
 
 def _leaving(version: int, member_id: str) -> dict[str, object]:
@@ -180,26 +181,26 @@ async def a_classic_join_is_a_step_like_a_heartbeat(run: Run, version: int) -> N
     reply = await carol.join(version)
     run.expect((reply.leader, reply.members) == ("", []), "there is no leader")
     await carol.sync(note="nothing is free yet")
-    await described(run)
+    await shown(run)
     await alice.beat(note="is to give up some")
     await alice.own("has given it up")
     await carol.join(version)
     await carol.sync(note="has its part")
-    await described(run)
+    await shown(run)
     bob = NewMember(run, "bob", (topic,))
     await bob.beat(note="joins")
     has = {topic: [3, 4, 5]}
     carol.protocols[0] = ("cooperative-sticky", subscribed(topic, owned=has))
     await carol.join(version, note="has all of it still")
     await carol.sync(note="is to give up one")
-    await described(run)
+    await shown(run)
     carol.protocols[0] = ("cooperative-sticky", subscribed(topic, owned=has, version=0))
     await carol.join(version, note="cannot say what it has")
     await carol.sync(note="in the version of the subscription")
-    await described(run)
+    await shown(run)
     carol.protocols[0] = ("cooperative-sticky", subscribed(OTHER_TOPIC))
     await carol.join(version, note="other topics")
-    await described(run)
+    await shown(run)
 
 
 @scenario("A60")
@@ -230,12 +231,12 @@ async def a_classic_member_is_told_when_to_join_again(run: Run) -> None:
     await carol.heartbeat(error=SENT_BACK, note="it has something to give up")
     await carol.sync(note="what it keeps")
     await carol.heartbeat(error=SENT_BACK, note="it has something to give up")
-    await described(run)
+    await shown(run)
     carol.protocols = [("range", subscribed(topic, owned={topic: [3, 4]}))]
     await carol.join(note="has given it up")
     await carol.sync()
     await carol.heartbeat()
-    await described(run)
+    await shown(run)
 
 
 @scenario("A59")
@@ -248,7 +249,7 @@ async def a_classic_member_that_does_not_sync_is_removed(run: Run) -> None:
         await carol.join(note="waits for nobody")
         await asyncio.sleep(1.0)
         await carol.heartbeat(note="has not synced")
-        await until_consumers(run, lambda group: len(group.members) == 1)
+        await until_shown(run, lambda group: len(group.members) == 1)
     await carol.heartbeat(error=UNKNOWN)
 
 
@@ -267,7 +268,7 @@ async def a_classic_member_that_does_not_join_again_is_removed(run: Run) -> None
     begun = time.monotonic()
     await asyncio.sleep(2.2)
     await carol.heartbeat(error=SENT_BACK)
-    await until_consumers(run, lambda group: len(group.members) == 2)
+    await until_shown(run, lambda group: len(group.members) == 2)
     run.expect(3.5 <= time.monotonic() - begun <= 6.0, "it has run once")
     await carol.heartbeat(error=UNKNOWN)
 
@@ -283,7 +284,7 @@ async def a_classic_session_in_a_consumer_group_ends(run: Run) -> None:
         await asyncio.sleep(2.3)
         await verb()
     async with run.taking(3.0, 10.0):
-        await until_consumers(run, lambda group: len(group.members) == 1)
+        await until_shown(run, lambda group: len(group.members) == 1)
     await carol.heartbeat(error=UNKNOWN)
 
 
@@ -315,9 +316,9 @@ async def classic_members_of_a_consumer_group_are_kept(run: Run) -> None:
     await carol.join()
     await carol.sync()
     await alice.beat(note="is to give up some")
-    await described(run)
+    await shown(run)
     await run.restarted()
-    await described(run)
+    await shown(run)
     dave = classic(run, "dave")
     dave.protocols = [("roundrobin", subscribed(TOPIC))]
     await dave.join(error=UNFIT, note="none in common")
@@ -327,4 +328,4 @@ async def classic_members_of_a_consumer_group_are_kept(run: Run) -> None:
     await carol.heartbeat(error=SENT_BACK)
     await carol.join()
     await carol.sync()
-    await described(run)
+    await shown(run)

@@ -7,16 +7,10 @@ from typing import Final
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import MemberIdentity
 from tests.conformance.actors import TOPIC, Actor
+from tests.conformance.classic_members import assigned, classic, subscribed
+from tests.conformance.consumer_scenes import keep_target, shown, target_at_once
 from tests.conformance.group_log import GroupLog
 from tests.conformance.new_members import NewMember, describe_consumers
-from tests.conformance.new_scenes import (
-    assigned,
-    classic,
-    described,
-    subscribed,
-    target_at_once,
-    target_once,
-)
 from tests.conformance.registry import BOTH, Ending, scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import cast, stable
@@ -64,10 +58,10 @@ async def the_last_member_of_the_new_protocol_goes(run: Run, how: str) -> None:
     await dave.join()
     await dave.sync()
     await new.beat(note="is to give up some")
-    await described(run)
+    await shown(run)
     await _goes(run, how, new, carol, dave)
     await run.describe("Dead" if how == "static-for-now" else "PreparingRebalance")
-    await described(run)
+    await shown(run)
     await carol.heartbeat(error=None)
     await carol.heartbeat(error=None, generation_id=3, note="of the epoch")
     await carol.heartbeat(error=None, generation_id=4, note="of the epoch")
@@ -109,7 +103,7 @@ async def sessions_begin_with_a_downgrade(run: Run) -> None:
 @scenario("A62", "A63", choices=("settled", "not-settled", "other-topics"))
 async def a_static_member_comes_back_as_a_classic_one(run: Run, how: str) -> None:
     """It takes over what the last member of the new protocol had; where that is settled nothing is rebalanced."""
-    await (target_once if how == "not-settled" else target_at_once)(run)
+    await (keep_target if how == "not-settled" else target_at_once)(run)
     topic, other = [await make_topic(run, letter, 4) for letter in "ab"]
     new = NewMember(run, "new", (topic,), instance_id="one")
     await new.beat()
@@ -118,7 +112,7 @@ async def a_static_member_comes_back_as_a_classic_one(run: Run, how: str) -> Non
     await carol.sync(error=None)
     await new.beat(note="is to give up some")
     await new.own("has given it up")
-    await described(run)
+    await shown(run)
     back = classic(run, "back", subscribed(other if how == "other-topics" else topic), instance_id="one")
     back.member_id = ""
     await back.join()
@@ -138,11 +132,11 @@ async def a_group_that_may_not_be_downgraded_stays_what_it_is(run: Run) -> None:
     await new.beat()
     await carol.join()
     await new.leave()
-    await described(run)
+    await shown(run)
     await carol.heartbeat(error=None)
     await carol.join()
     await carol.sync()
-    await described(run)
+    await shown(run)
 
 
 @scenario("A62", on="restarted", restarts=(Ending.KILL,))
@@ -156,10 +150,10 @@ async def a_group_is_downgraded_once_it_is_small_enough(run: Run) -> None:
         await member.join()
     await run.restarted()
     await new.leave()
-    await described(run)
+    await shown(run)
     await members[3].leave()
     await run.describe("PreparingRebalance")
-    await described(run)
+    await shown(run)
 
 
 @scenario("A63", on="restarted", restarts=BOTH)
@@ -179,7 +173,7 @@ async def a_downgraded_group_is_kept(run: Run) -> None:
     await run.describe("Stable")
     await run.restarted()
     await run.describe("Stable")
-    await described(run)
+    await shown(run)
     await back.heartbeat()
     await back.sync()
     await carol.heartbeat(generation_id=back.generation_id)
@@ -191,17 +185,17 @@ async def a_classic_join_without_an_id_takes_an_empty_group(run: Run) -> None:
     new, (carol,) = NewMember(run, "new"), cast(run, "carol")
     await new.beat()
     await new.leave()
-    await described(run)
+    await shown(run)
     await carol.join(error=ErrorCode.INVALID_SESSION_TIMEOUT, session_timeout_ms=1, note="refused")
-    await described(run)
+    await shown(run)
     log = await GroupLog.of(run)
     await carol.join(3)
     await run.describe("CompletingRebalance")
     await log.written("the place is taken")
-    await described(run)
+    await shown(run)
     await carol.sync(assignments={carol.member_id: assigned(TOPIC, 0, 1, 2)})
     await new.beat(member_epoch=0, note="upgrades")
-    await described(run)
+    await shown(run)
 
 
 @scenario("A64")
@@ -210,11 +204,11 @@ async def a_classic_join_with_an_id_finds_no_member_in_an_empty_group(run: Run) 
     new, (carol,) = NewMember(run, "new"), cast(run, "carol")
     await new.beat()
     await new.leave()
-    await described(run)
+    await shown(run)
     log = await GroupLog.of(run)
     await carol.join(error=UNKNOWN, member_id="carol-id")
     await log.written("nothing")  # What Kafka has forgotten it shows until something else is written there.
-    await described(run)
+    await shown(run)
 
 
 @scenario("A64", on="restarted", restarts=BOTH)
@@ -230,6 +224,6 @@ async def what_became_of_empty_groups_is_kept(run: Run) -> None:
     await dave.join(error=UNKNOWN, group_id=other, member_id="dave-id")
     await run.restarted()
     await run.describe("Stable")
-    await described(run)
+    await shown(run)
     await describe_consumers(run, 1, other)
     await carol.heartbeat()

@@ -10,16 +10,15 @@ from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicStat
 from protocol.messages.shared import TopicPartitions
 from tests.conformance.actors import OTHER_TOPIC, TOPIC
 from tests.conformance.consumer_scenes import (
-    AT_ONCE_MS,
     EXPRESSION,
-    NEVER_MS,
     alone,
-    configure,
+    keep_target,
     know_topics,
     member_of,
     owes,
     partitions_of,
     shown,
+    target_at_once,
     told,
     until_shown,
 )
@@ -144,7 +143,7 @@ async def topics_are_looked_at_with_the_first_heartbeat_after_a_load(run: Run) -
 @scenario("A19", "A22")
 async def members_keep_their_target_until_the_interval_has_passed(run: Run) -> None:
     alice, bob = NewMember(run, "alice"), NewMember(run, "bob")
-    await configure(run, assignment_interval_ms=NEVER_MS)
+    await keep_target(run)
     await alice.beat(note="the first target waits for nothing")
     await alice.own("has it")
     await shown(run, "Stable", 2)
@@ -153,7 +152,7 @@ async def members_keep_their_target_until_the_interval_has_passed(run: Run) -> N
     await bob.beat(note="has none")
     group = await shown(run, "Assigning", 3)
     run.expect(group.assignment_epoch == 2, "there is no new target yet")
-    await configure(run, assignment_interval_ms=AT_ONCE_MS)
+    await target_at_once(run)
     await bob.beat(note="a target")
     group = await shown(run, "Reconciling", 3)
     run.expect(group.assignment_epoch == 3, "there is a new target")
@@ -163,7 +162,7 @@ async def members_keep_their_target_until_the_interval_has_passed(run: Run) -> N
 async def the_target_of_an_upgraded_group_is_computed_at_once(run: Run) -> None:
     """It is not known when the one that it came with was computed."""
     (carol,) = cast(run, "carol")
-    await configure(run, assignment_interval_ms=NEVER_MS)
+    await keep_target(run)
     await completing(run, carol)
     topics = [TopicPartitions(topic=TOPIC, partitions=[0, 1, 2])]
     assigned = encode_assignment(ConsumerProtocolAssignment(assigned_partitions=topics))
@@ -186,7 +185,7 @@ async def a_static_member_that_takes_over_has_the_target_of_the_other_id(run: Ru
         NewMember(run, "carol"),
     )
     await owes(run, alice, bob)
-    await configure(run, assignment_interval_ms=NEVER_MS)
+    await keep_target(run)
     await carol.beat(note="joins")
     before = await shown(run, "Assigning", 4)
     await alice.leave(member_epoch=-2)
@@ -196,7 +195,7 @@ async def a_static_member_that_takes_over_has_the_target_of_the_other_id(run: Ru
     targets = (member_of(before, alice).target_assignment, member_of(after, again).target_assignment)
     run.expect(targets[0] == targets[1], "it has the target of the other id")
     await again.leave(member_epoch=-2)
-    await configure(run, assignment_interval_ms=AT_ONCE_MS)
+    await target_at_once(run)
     third = NewMember(run, "third", instance_id="one", topics=(TOPIC, OTHER_TOPIC))
     await third.beat(note="takes over, with another subscription")
     await shown(run, epoch=5)
@@ -237,12 +236,12 @@ async def the_assignor_is_the_one_that_most_members_name(run: Run) -> None:
 @scenario("A22", "A26", "A27")
 async def the_states_of_a_consumer_group(run: Run) -> None:
     alice, bob = NewMember(run, "alice"), NewMember(run, "bob")
-    await configure(run, assignment_interval_ms=NEVER_MS)
+    await keep_target(run)
     await alice.beat(note="joins")
     await shown(run, "Stable", 2)
     await bob.beat(note="joins")
     await shown(run, "Assigning", 3)
-    await configure(run, assignment_interval_ms=AT_ONCE_MS)
+    await target_at_once(run)
     await bob.beat(note="a target")
     await shown(run, "Reconciling", 3)
     await alice.beat(topic_partitions=[], note="gives up all: at the target's epoch")
@@ -264,7 +263,7 @@ async def a_members_target_goes_with_the_member(run: Run) -> None:
     await owes(run, alice, bob)
     before = await shown(run, epoch=3)
     await bob.leave()
-    await configure(run, assignment_interval_ms=NEVER_MS)
+    await keep_target(run)
     bob.topics = ()
     await bob.beat(member_epoch=0, note="is back")
     after = await shown(run, "Assigning", 4)

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from protocol.errors import ErrorCode
 from tests.conformance.actors import OTHER_TOPIC
+from tests.conformance.consumer_scenes import beat_until, shown, target_at_once, until_epoch, until_shown
 from tests.conformance.group_log import GroupLog, types
 from tests.conformance.new_members import BEAT, NewMember
-from tests.conformance.new_scenes import beat_until, described, target_at_once, until_consumers, until_epoch
 from tests.conformance.registry import BOTH, scenario
 from tests.conformance.run import Run
 from tests.conformance.topic_scenes import delete_topic, make_topic, topic_name
@@ -80,11 +80,11 @@ async def an_expression_matches_whole_names(run: Run, version: int) -> None:
     run.expect(alice.epoch == 1, "nothing is resolved yet")
     await until_epoch(run, 2)
     await alice.beat(version, note="has a target")
-    await described(run)
+    await shown(run)
     await bob.beat(version, note="joins", **by(expression))
     run.expect(bob.epoch == 3, "the topics are known at once")
     await carol.beat(version, note="joins with a name, too", **by(expression, OTHER_TOPIC))
-    group = await described(run)
+    group = await shown(run)
     topics = {
         each.topic_name for member in group.members for each in member.target_assignment.topic_partitions
     }
@@ -97,7 +97,7 @@ async def an_expression_matches_internal_topics(run: Run, version: int) -> None:
     await alice.beat(version, note="joins", **by("__consumer_.*"))
     await until_epoch(run, 2)
     await alice.beat(version, note="has a target")
-    group = await described(run)
+    group = await shown(run)
     (topic,) = group.members[0].assignment.topic_partitions
     run.expect(topic.topic_name == "__consumer_offsets", "an internal one")
 
@@ -115,14 +115,14 @@ async def topics_made_later_are_found_after_ten_seconds(run: Run, version: int) 
     await bob.beat(version, note="joins by another", **by(topic_name(run, "b")))
     await alice.beat(version, note="too early")
     await asyncio.sleep(1.0)
-    group = await described(run)
+    group = await shown(run)
     run.expect(group.group_epoch == 2, "no run is due")
     await asyncio.sleep(begun + BETWEEN_RUNS_S + 0.5 - time.monotonic())
     await alice.beat(version, note="asks for a run")
     await until_epoch(run, 3)
     await alice.beat(version, note="is to give up some")
     await bob.beat(version, note="waits")
-    await described(run)
+    await shown(run)
 
 
 @scenario("A47", "A18", versions=NEW, on="small")
@@ -142,7 +142,7 @@ async def expressions_are_matched_again_after_their_interval(run: Run, version: 
     await alice.beat(version, note="asks for a run")
     await until_epoch(run, 4)
     await alice.beat(version, note="one topic less matches")
-    await described(run)
+    await shown(run)
 
 
 @scenario("A48", "A49", versions=NEW)
@@ -162,12 +162,12 @@ async def an_expression_goes_with_its_last_member(run: Run, version: int) -> Non
     await carol.beat(
         version, note="names instead", subscribed_topic_regex="", subscribed_topic_names=[OTHER_TOPIC]
     )
-    await described(run)
+    await shown(run)
     await dave.beat(version, note="nobody had it any more", **by(expression))
     run.expect(dave.epoch == 7, "it is to be resolved anew")
     await until_epoch(run, 8)
     await dave.beat(version, note="has a target")
-    await described(run)
+    await shown(run)
     log = await GroupLog.of(run)
     await dave.leave(version)
     gone = types(await log.written("the last one leaves"))
@@ -186,11 +186,11 @@ async def what_an_expression_matches_is_kept(run: Run) -> None:
     await alice.beat(note="joins", **by(expression))
     await until_epoch(run, 2)
     await alice.beat(note="has a target")
-    await described(run)
+    await shown(run)
     await run.restarted()
-    await described(run)
+    await shown(run)
     await bob.beat(note="joins", **by(expression))
     run.expect(bob.epoch == 3, "it is resolved")
-    await until_consumers(run, lambda group: len(group.members) == 2)
+    await until_shown(run, lambda group: len(group.members) == 2)
     await carol.beat(note="by none", **by("", OTHER_TOPIC))
-    await described(run)
+    await shown(run)

@@ -16,8 +16,6 @@ from protocol.messages.consumer_group_heartbeat import (
 from tests.conformance.actors import OTHER_TOPIC, TOPIC
 from tests.conformance.consumer_scenes import (
     EXPRESSION,
-    POLL_S,
-    SHOWN_WITHIN_S,
     alone,
     configure,
     has_member,
@@ -34,6 +32,7 @@ from tests.conformance.new_members import BEAT, NEWEST, NewMember
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import cast, stable
+from tests.conformance.topic_scenes import EVENTUALLY_S, POLL_S
 
 FULL: Final = ErrorCode.GROUP_MAX_SIZE_REACHED
 FENCED_EPOCH: Final = ErrorCode.FENCED_MEMBER_EPOCH
@@ -295,7 +294,7 @@ async def a_session_begins_with_each_heartbeat_that_is_not_refused(run: Run) -> 
     await configure(run, session_timeout_ms=SESSION_MS, heartbeat_interval_ms=100)
     await bob.beat(note="a short session")
     started = time.monotonic()
-    async with asyncio.timeout(SHOWN_WITHIN_S):
+    async with asyncio.timeout(EVENTUALLY_S):
         while has_member(await look(run), bob):
             await quiet_beat(alice)
             await quiet_beat(bob, member_epoch=99)

@@ -11,7 +11,6 @@ from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRes
 from protocol.messages.leave_group import MemberIdentity
 from tests.conformance.actors import OTHER_TOPIC, TOPIC, Actor
 from tests.conformance.consumer_scenes import (
-    AT_ONCE_MS,
     EXPRESSION,
     alone,
     commit_at,
@@ -23,6 +22,7 @@ from tests.conformance.consumer_scenes import (
     partitions_of,
     quiet_beat,
     shown,
+    target_at_once,
     told,
     until_shown,
 )
@@ -173,7 +173,7 @@ async def members_that_leave_at_once_raise_the_epoch_once(run: Run) -> None:
 async def what_an_expression_matches_goes_with_its_last_member(run: Run) -> None:
     """One that comes with it while it is resolved raises the epoch at once, and one that comes later does not."""
     alice, bob, carol = (NewMember(run, name, topics=()) for name in ("alice", "bob", "carol"))
-    await configure(run, assignment_interval_ms=AT_ONCE_MS)
+    await target_at_once(run)
     await alice.beat(subscribed_topic_regex=EXPRESSION, note="joins")
     await until_shown(run, lambda group: group.group_epoch == 2)
     await bob.beat(subscribed_topic_regex=EXPRESSION, note="joins")

@@ -8,18 +8,10 @@ from typing import Any, Final
 
 from protocol.errors import ErrorCode
 from tests.conformance.actors import OTHER_TOPIC, TOPIC, Actor
+from tests.conformance.classic_members import assigned, classic, classic_group, subscribed
+from tests.conformance.consumer_scenes import settle, shown, target_at_once, until_shown
 from tests.conformance.group_log import GroupLog, types
 from tests.conformance.new_members import BEAT, GROUP_VERSION, NewMember
-from tests.conformance.new_scenes import (
-    assigned,
-    classic,
-    classic_group,
-    described,
-    settle,
-    subscribed,
-    target_at_once,
-    until_consumers,
-)
 from tests.conformance.registry import BOTH, Ending, scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import cast, completing, rejoin_all, stable, undisturbed
@@ -35,12 +27,12 @@ async def a_classic_group_is_upgraded_and_comes_back(run: Run, version: int) -> 
     (carol,) = await classic_group(run, {"carol": assigned(TOPIC, 0, 1, 2)})
     new = NewMember(run, "new")
     await new.beat(version, note="upgrades")
-    await described(run)
+    await shown(run)
     await carol.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
     await carol.join()
     await carol.sync()
     await new.beat(version, error=None, note="what is free by now")
-    await described(run)
+    await shown(run)
     await new.leave(version)
     await run.describe("PreparingRebalance")
     await carol.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
@@ -111,7 +103,7 @@ async def all_migration_is_disabled(run: Run) -> None:
     await carol.join(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id="")
     await carol.join(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, protocol_type="connect", member_id="")
     await new.leave()
-    await described(run)
+    await shown(run)
     await carol.join(error=ErrorCode.MEMBER_ID_REQUIRED, member_id="")
 
 
@@ -151,7 +143,7 @@ async def a_group_is_upgraded_in_the_midst_of_a_rebalance(run: Run) -> None:
     new = NewMember(run, "new", (OTHER_TOPIC,))
     await new.beat(note="upgrades")
     await run.answer(erins, ErrorCode.REBALANCE_IN_PROGRESS)
-    group = await described(run)
+    group = await shown(run)
     run.expect((group.group_epoch, group.assignment_epoch) == (3, 3), "a target at once")
     for member in (carol, dave):
         await member.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS, note="there is a new target")
@@ -169,7 +161,7 @@ async def what_waits_in_sync_is_sent_back_by_an_upgrade(run: Run) -> None:
     new = NewMember(run, "new", (topic,))
     await new.beat(note="upgrades")
     await run.answer(syncing, ErrorCode.REBALANCE_IN_PROGRESS)
-    group = await described(run)
+    group = await shown(run)
     having = [member.client_id for member in group.members if member.assignment.topic_partitions]
     run.expect(having == ["new"], "the others were not assigned anything yet")
     for member in (carol, dave):
@@ -185,9 +177,9 @@ async def sessions_begin_anew_with_an_upgrade(run: Run) -> None:
     new = NewMember(run, "new")
     await new.beat(note="upgrades")
     await asyncio.sleep(begun + 4.0 - time.monotonic())
-    group = await described(run)
+    group = await shown(run)
     run.expect(len(group.members) == 2, "it began anew")
-    await until_consumers(run, lambda group: len(group.members) == 1)
+    await until_shown(run, lambda group: len(group.members) == 1)
     run.expect(4.5 <= time.monotonic() - begun <= 7.0, "it is as long as before")
     await carol.heartbeat(error=ErrorCode.UNKNOWN_MEMBER_ID)
 
@@ -268,7 +260,7 @@ async def upgraded_members_stand_in_the_order_of_tables(run: Run) -> None:
     members = [classic(run, name, metadata, member_id=name) for name in TABLE]
     for member in members:
         await member.join()
-    await described(run)
+    await shown(run)
     log = await GroupLog.of(run)
     await new.leave()
     down = types(await log.written("the downgrade"))
@@ -289,7 +281,7 @@ async def upgraded_members_stand_in_the_order_of_tables(run: Run) -> None:
     await late.beat(note="upgrades")
     up = types(await log.written("the upgrade"))
     run.expect(up[:18] == [-2, *[5] * 5, 3, *[7] * 5, 6, *[8] * 5], f"the group of before: {up}")
-    await described(run)
+    await shown(run)
 
 
 @scenario("A55", on="restarted", restarts=BOTH)
@@ -298,15 +290,15 @@ async def an_upgraded_group_is_kept(run: Run) -> None:
     (carol,) = await classic_group(run, {"carol": assigned(TOPIC, 0, 1, 2)})
     new = NewMember(run, "new")
     await new.beat(note="upgrades")
-    await described(run)
+    await shown(run)
     await run.restarted()
-    await described(run)
+    await shown(run)
     await run.describe("Dead")
     await carol.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
     await carol.join()
     await carol.sync()
     await settle(new)
-    await described(run)
+    await shown(run)
 
 
 @scenario("9 migration: empty groups", "A54", "A64", "A65", versions=BEAT)
@@ -317,12 +309,12 @@ async def groups_without_members_change_their_kind(run: Run, version: int) -> No
     await carol.leave()
     new = NewMember(run, "new")
     await new.beat(version)
-    await described(run)
+    await shown(run)
     await carol.fetch()
     await new.leave(version)
-    await described(run)
+    await shown(run)
     carol.member_id, carol.generation_id = "", -1
     await stable(run, carol)
     await run.describe("Stable")
-    await described(run)
+    await shown(run)
     await carol.fetch()

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from protocol.errors import ErrorCode
 from tests.conformance.actors import COMMIT, FETCH, OTHER_TOPIC, PARTITIONS, TOPIC, Actor, Offsets
+from tests.conformance.classic_members import assigned
 from tests.conformance.new_members import NewMember
-from tests.conformance.new_scenes import assigned
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.scenarios.transactional_offsets import ENDS, TXN_COMMIT, Committer

@@ -9,14 +9,10 @@ from typing import Any, Final
 from protocol.errors import ErrorCode
 from tests.conformance.actors import OTHER_TOPIC, TOPIC
 from tests.conformance.consumer_scenes import (
-    AT_ONCE_MS,
-    NEVER_MS,
-    POLL_S,
-    SHOWN_WITHIN_S,
     alone,
     commit_at,
-    configure,
     has_member,
+    keep_target,
     know_topics,
     look,
     member_of,
@@ -25,11 +21,13 @@ from tests.conformance.consumer_scenes import (
     partitions_of,
     quiet_beat,
     shown,
+    target_at_once,
     told,
 )
 from tests.conformance.new_members import BEAT, NewMember
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
+from tests.conformance.topic_scenes import EVENTUALLY_S, POLL_S
 
 ALL: Final = {TOPIC: [0, 1, 2]}
 FENCED: Final = ErrorCode.FENCED_MEMBER_EPOCH
@@ -68,7 +66,7 @@ async def a_target_without_topics_that_a_member_has_dropped(run: Run) -> None:
     alice, bob = NewMember(run, "alice", topics=(TOPIC, OTHER_TOPIC)), NewMember(run, "bob")
     await alone(run, alice)
     await bob.beat(note="joins")
-    await configure(run, assignment_interval_ms=NEVER_MS)
+    await keep_target(run)
     group = await shown(run, epoch=3)
     target = partitions_of(member_of(group, alice).target_assignment)
     run.expect(target == {OTHER_TOPIC: [0, 1, 2]}, "the other topic is to be its own")
@@ -87,7 +85,7 @@ async def a_topic_is_taken_from_a_member_that_drops_it_before_there_is_a_target(
     know_topics(run)
     alice = NewMember(run, "alice", topics=(TOPIC, OTHER_TOPIC))
     await alone(run, alice)
-    await configure(run, assignment_interval_ms=NEVER_MS)
+    await keep_target(run)
     reply = await alice.beat(subscribed_topic_names=[TOPIC], note="drops one")
     run.expect(told(run, reply) == ALL and alice.epoch == 2, "it is shown the rest, in its epoch")
     await shown(run, "Assigning", 3)
@@ -137,7 +135,7 @@ async def what_is_free_comes_first_and_the_rest_later(run: Run) -> None:
     """A member waits at the target's epoch; what is new has that epoch, what was kept the one that it had."""
     know_topics(run)
     alice, bob = NewMember(run, "alice"), NewMember(run, "bob", topics=(TOPIC, OTHER_TOPIC))
-    await configure(run, assignment_interval_ms=AT_ONCE_MS)
+    await target_at_once(run)
     await alice.beat(server_assignor="range", note="joins")
     reply = await bob.beat(server_assignor="range", note="joins")
     run.expect(told(run, reply) == {OTHER_TOPIC: [0, 1, 2]} and bob.epoch == 3, "it has what is free")
@@ -198,7 +196,7 @@ async def what_a_member_does_not_own_needs_no_confirmation(run: Run, version: in
 
 async def beats_until_removed(member: NewMember) -> None:
     """Heartbeats that change nothing, out of the transcript, until one is refused."""
-    async with asyncio.timeout(SHOWN_WITHIN_S):
+    async with asyncio.timeout(EVENTUALLY_S):
         reply = await quiet_beat(member)
         while reply.error_code == ErrorCode.NONE:
             await asyncio.sleep(POLL_S)

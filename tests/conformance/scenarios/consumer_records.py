@@ -30,10 +30,10 @@ from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.records.records import Record, encode_batch
 from tests.conformance.actors import OTHER_TOPIC, PARTITIONS, TOPIC, Actor
+from tests.conformance.consumer_scenes import shown, target_at_once, until_epoch
 from tests.conformance.group_log import PARTITIONS as SHARDS
 from tests.conformance.group_log import GroupLog, types
 from tests.conformance.new_members import NewMember
-from tests.conformance.new_scenes import described, target_at_once, until_epoch
 from tests.conformance.registry import BOTH, Ending, scenario
 from tests.conformance.run import Run
 from tests.conformance.topic_scenes import AT_MS, ask, make_topic, topic_name
@@ -59,7 +59,7 @@ async def members_are_written_in_one_batch_for_each_request(run: Run) -> None:
     run.expect((epoch.epoch, target_epoch.assignment_epoch) == (2, 2), "the first epoch is 2")
     run.expect((current.member_epoch, current.previous_member_epoch) == (2, 0), "and 0 before it")
     run.expect(len(target.topic_partitions) == 1, "all of the topic")
-    group = await described(run)
+    group = await shown(run)
     run.saw("names in their order", list(group.members[0].subscribed_topic_names))
     await alice.beat(note="nothing new")
     run.expect(not await log.written("nothing new"), "nothing changes")
@@ -167,12 +167,12 @@ async def what_was_removed_stays_removed(run: Run) -> None:
     await bob.beat(member_epoch=0, group_id=gone)
     await bob.beat(member_epoch=-1, group_id=gone)
     await ask(run, DeleteGroupsRequest(groups_names=[gone]), 2)
-    await described(run)
+    await shown(run)
     await run.restarted()
-    group = await described(run)
+    group = await shown(run)
     run.saw("names in their order", list(group.members[0].subscribed_topic_names))
     await alice.beat(note="has another target")
-    await described(run)
+    await shown(run)
     await again.beat(error=ErrorCode.UNKNOWN_MEMBER_ID, member_epoch=2, note="it left")
     await bob.beat(member_epoch=0, group_id=gone, note="a new group")
 
@@ -191,13 +191,13 @@ async def records_of_another_broker_are_read(run: Run) -> None:
     log += _removed(run.group, bob.member_id)[:2]
     await _append(run, log)
     await run.restarted()
-    group = await described(run)
+    group = await shown(run)
     epochs = {member.member_id: member.member_epoch for member in group.members}
     run.expect(epochs == {alice.member_id: 3, bob.member_id: -1}, f"who has which epoch: {epochs}")
     alice.epoch = 3
     await alice.beat(subscribed_topic_names=[TOPIC, "absent"], note="a new epoch")
     run.expect(alice.epoch == 4, "it has kept all that it had")
-    await described(run)
+    await shown(run)
     for epoch, error in ((3, ErrorCode.NONE), (2, ErrorCode.STALE_MEMBER_EPOCH)):
         committer = Actor(run, "alice", member_id=alice.member_id, generation_id=epoch)
         await committer.commit(9, errors=error, note=f"epoch {epoch}")
