@@ -25,7 +25,6 @@ from coordinator.groups.record_schemas import (
 )
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from harness.kafka_broker import SMALL
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -37,6 +36,7 @@ from protocol.records.records import Record, iter_records
 from tests.conformance.actors import TOPIC
 from tests.conformance.run import Run
 from tests.conformance.topic_scenes import quietly
+from tests.topics.requests import fetch_request, partitions_of
 
 PARTITIONS: Final = int(SMALL["offsets.topic.num.partitions"])
 CLOCKS: Final = ("assignment_timestamp", "timestamp", "current_state_timestamp", "version")
@@ -44,6 +44,16 @@ CLOCKS: Final = ("assignment_timestamp", "timestamp", "current_state_timestamp",
 HASH: Final = "metadata_hash"
 """Topics' ids are in it, so it is each broker's own as well."""
 FETCHES_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A record as it was read."""
+
+    base_offset: int
+    """The first offset of its batch."""
+    record: CoordinatorRecord
+    value_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +80,7 @@ class GroupLog:
     marks: Iterator[int] = field(default_factory=lambda: count(1))
     hashes: list[int] = field(default_factory=list)
     """Those of the epochs seen so far, as they were written."""
-    _unread: deque[tuple[int, CoordinatorRecord, int | None]] = field(default_factory=deque)
+    _unread: deque[Logged] = field(default_factory=deque)
 
     @classmethod
     async def of(cls, run: Run, group: str | None = None) -> GroupLog:
@@ -89,22 +99,25 @@ class GroupLog:
 
         It is promised to be one batch, unless it was not written `at_once`.
         """
+        logged = await self.logged()
+        batches = {each.base_offset for each in logged}
+        found = [self._comparable(each) for each in logged]
+        self.run.saw(f"records ({note})", found)
+        self.run.expect(not at_once or len(batches) <= 1, f"{note}: {len(batches)} batches")
+        return found
+
+    async def logged(self) -> list[Logged]:
+        """What was written since the last time, kept out of the transcript."""
         mark = next(self.marks)
         await self._commit(mark)
-        found: list[Written] = []
-        batches: set[int] = set()
-        while True:
-            base_offset, record, value_bytes = await self._next()
-            if _is_mark(record, self.marker, mark):
-                self.run.saw(f"records ({note})", found)
-                self.run.expect(not at_once or len(batches) <= 1, f"{note}: {len(batches)} batches")
-                return found
-            if getattr(record.key, "group_id", getattr(record.key, "group", None)) == self.group:
-                batches.add(base_offset)
-                found.append(self._comparable(record, value_bytes))
+        found: list[Logged] = []
+        while not _is_mark((logged := await self._next()).record, self.marker, mark):
+            key = logged.record.key
+            if getattr(key, "group_id", getattr(key, "group", None)) == self.group:
+                found.append(logged)
+        return found
 
-    async def _next(self) -> tuple[int, CoordinatorRecord, int | None]:
-        """The first offset of the next record's batch, the record, and the length of its value."""
+    async def _next(self) -> Logged:
         for _ in range(FETCHES_MAX):
             if self._unread:
                 return self._unread.popleft()
@@ -118,14 +131,8 @@ class GroupLog:
         assert reply.topics[0].partitions[0].error_code == 0
 
     async def _fetch(self) -> None:
-        partition = FetchPartition(
-            partition=partition_for(self.group, PARTITIONS),
-            fetch_offset=self.next_offset,
-            partition_max_bytes=1 << 20,
-        )
-        topics = [FetchTopic(topic=GROUP_METADATA_TOPIC, partitions=[partition])]
-        reply = await quietly(self.run, FetchRequest(max_wait_ms=500, min_bytes=1, topics=topics), 12)
-        answer = reply.responses[0].partitions[0]
+        wanted = (GROUP_METADATA_TOPIC, partition_for(self.group, PARTITIONS), self.next_offset)
+        (answer,) = partitions_of(await quietly(self.run, fetch_request(wanted, max_wait_ms=500), 12))
         assert answer.error_code == 0, answer
         data = bytes(answer.records or b"")
         for batch in walk(data):
@@ -138,10 +145,10 @@ class GroupLog:
         decoded = decode_record(record.key, record.value)
         if decoded is not None:
             value_bytes = None if record.value is None else len(record.value)
-            self._unread.append((base_offset, decoded, value_bytes))
+            self._unread.append(Logged(base_offset, decoded, value_bytes))
 
-    def _comparable(self, record: CoordinatorRecord, value_bytes: int | None) -> Written:
-        value = record.value
+    def _comparable(self, logged: Logged) -> Written:
+        key, value = logged.record.key, logged.record.value
         if is_dataclass(value) and not isinstance(value, type):
             if hasattr(value, HASH):
                 self.hashes.append(getattr(value, HASH))
@@ -149,7 +156,7 @@ class GroupLog:
             value = replace(value, **{name: int(number != 0) for name, number in own.items()})
         if isinstance(value, GroupMetadataValue):  # Of a hash map, whose order nothing depends on.
             value = replace(value, members=sorted(value.members, key=lambda member: member.member_id))
-        return Written(_TYPES[type(record.key)], record.key, value, value_bytes)
+        return Written(_TYPES[type(key)], key, value, logged.value_bytes)
 
 
 _TYPES: Final = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from coordinator.groups.consumer.record_schemas import ConsumerGroupMetadataKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -15,6 +14,7 @@ from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicStat
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.conformance.actors import DELETE, DESCRIBE, LIST, OTHER_TOPIC, TOPIC, Actor
+from tests.conformance.group_log import GroupLog
 from tests.conformance.new_members import (
     BEAT,
     DESCRIBE_CONSUMERS,
@@ -22,7 +22,6 @@ from tests.conformance.new_members import (
     NewMember,
     describe_consumers,
 )
-from tests.conformance.offsets_log import log_end, records_since
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.scenarios.administration import NON_EMPTY, NOT_FOUND, delete_offsets, listed
@@ -100,7 +99,7 @@ async def offsets_of_topics_that_an_expression_matches_are_not_deleted(run: Run)
 
 @scenario("A69", "9 DeleteGroups: consumer groups", versions=DELETE, choices=CONSUMER_STATES)
 async def consumer_groups_are_deleted_once_they_are_empty(run: Run, version: int, state: str) -> None:
-    start = await log_end(run)
+    log = await GroupLog.of(run)
     await consumer_scene(run, state)
     reader = Actor(run, "reader")
     if state == "Empty":
@@ -112,7 +111,7 @@ async def consumer_groups_are_deleted_once_they_are_empty(run: Run, version: int
     await listed(run, 5)
     await reader.fetch(9, None)
     if state == "Empty":
-        records = await records_since(run, start, ConsumerGroupMetadataKey)
+        records = [logged.record for logged in await log.logged()]
         gone = [type(record.key).__name__ for record in records if record.value is None]
         offsets = [name for name in gone if name == "OffsetCommitKey"]
         run.saw("tombstones", gone)
