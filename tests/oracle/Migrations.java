@@ -12,7 +12,6 @@ import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor;
 import org.apache.kafka.clients.consumer.internals.ConsumerProtocol;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.message.ConsumerGroupHeartbeatRequestData;
-import org.apache.kafka.common.message.HeartbeatRequestData;
 import org.apache.kafka.common.message.JoinGroupRequestData;
 import org.apache.kafka.common.message.JoinGroupRequestDataJsonConverter;
 import org.apache.kafka.common.message.JoinGroupResponseData;
@@ -21,7 +20,6 @@ import org.apache.kafka.common.message.SyncGroupRequestData;
 import org.apache.kafka.common.message.SyncGroupResponseData;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.utils.Utils;
-import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
 import org.apache.kafka.coordinator.group.classic.ClassicGroup;
 import org.apache.kafka.coordinator.group.classic.ClassicGroupMember;
 
@@ -29,7 +27,7 @@ import org.apache.kafka.coordinator.group.classic.ClassicGroupMember;
  * Histories of a group that is a classic one at first, is upgraded and downgraded. While it is classic nothing of it is
  * printed but what a member of the new protocol finds: the group as it stands, before each of their heartbeats.
  */
-public class Migrations extends Histories {
+public class Migrations extends PlayedClients {
     private static final String[] POLICIES = {"bidirectional", "bidirectional", "bidirectional", "upgrade", "downgrade", "disabled"};
 
     private final Map<Client, CompletableFuture<JoinGroupResponseData>> joins = new HashMap<>();
@@ -48,8 +46,7 @@ public class Migrations extends Histories {
 
     @Override
     void play() {
-        int topics = 1 + random.nextInt(3);
-        for (int i = 0; i < topics; i++) addTopic();
+        addTopics();
         for (int i = random.nextInt(40); i > 0; i--) ordinaryMember();
         for (int i = 40 + random.nextInt(60); i > 0; i--) {
             int choice = random.nextInt(100);
@@ -59,7 +56,7 @@ public class Migrations extends Histories {
             else if (choice < 22 && !oracle.tasks.isEmpty()) resolve();
             else if (kind() == Group.GroupType.CONSUMER) {
                 if (choice < 30) join();
-                else if (choice < 40 && hasMembers()) joinClassic(new Client());
+                else if (choice < 40 && hasMembers()) addClassic();
                 else if (choice < 40) joinInstead();
                 else if (choice < 50) goodbye();
                 else if (!clients.isEmpty()) heartbeat(clients.get(random.nextInt(clients.size())));
@@ -114,15 +111,9 @@ public class Migrations extends Histories {
         if (kind() == Group.GroupType.CONSUMER) {
             super.fire(key, ms);
         } else {
-            moveTo(ms);
-            var operation = oracle.ops.get(key);
-            oracle.timers.remove(key);
-            deadlines.remove(key);
-            armed.remove(key);
+            var operation = due(key, ms);
             try {
-                var result = operation.generateRecords();
-                if (result.replayRecords()) written(result.records());
-                if (result.appendFuture() != null) result.appendFuture().complete(null);
+                done(operation.generateRecords());
             } catch (Throwable error) {
                 throw new RuntimeException(error);
             }
@@ -181,9 +172,7 @@ public class Migrations extends Histories {
 
     /** A classic member joins a group that nobody is left in. (With a member id, Kafka forgets the group and writes nothing.) */
     private void joinInstead() {
-        Client client = new Client();
-        client.classic = true;
-        client.memberId = "";
+        Client client = Client.classic();
         client.names = someNames();
         if (clients.size() < 8) clients.add(client);
         JoinGroupRequestData request = joinRequest(client);
@@ -196,9 +185,8 @@ public class Migrations extends Histories {
         joins.put(client, future);
         oracle.tasks.clear();
         oracle.sched.clear();
-        noteTimers();
+        show(line);
         wasConsumer = false;
-        System.out.println(line);
     }
 
     /** One of the members of the new protocol leaves, so that it is the last of them at times. */
@@ -218,11 +206,7 @@ public class Migrations extends Histories {
         List<Client> known = new ArrayList<>(clients);
         known.removeIf(each -> !each.classic);
         if (known.size() < 2 || known.size() < 5 && random.nextInt(10) == 0) {
-            Client client = new Client();
-            client.classic = true;
-            client.memberId = "";
-            client.cooperative = random.nextInt(2) == 0;
-            if (random.nextInt(4) == 0) client.instanceId = "i" + random.nextInt(3);
+            Client client = newClassic();
             client.names = someNames();
             clients.add(client);
             known = List.of(client);
@@ -247,16 +231,11 @@ public class Migrations extends Histories {
         } else if (error != Errors.NONE) client.told = true;
     }
 
-    private void did(org.apache.kafka.coordinator.common.runtime.CoordinatorResult<?, CoordinatorRecord> result) {
-        if (result.replayRecords()) written(result.records());
-        if (result.appendFuture() != null) result.appendFuture().complete(null);
-    }
-
     private void joinOrdinary(Client client) {
         JoinGroupRequestData request = joinRequest(client);
         CompletableFuture<JoinGroupResponseData> future = new CompletableFuture<>();
         try {
-            did(oracle.g.classicGroupJoin(Oracle.ctx(5), request, future));
+            done(oracle.g.classicGroupJoin(Oracle.ctx(5), request, future));
             joins.put(client, future);
         } catch (Throwable error) {
             carryOut(Errors.forException(error), client);
@@ -265,8 +244,7 @@ public class Migrations extends Histories {
     }
 
     private void syncOrdinary(Client client) {
-        SyncGroupRequestData request = new SyncGroupRequestData().setGroupId(GROUP).setMemberId(client.memberId)
-            .setGroupInstanceId(client.instanceId).setGenerationId(client.epoch);
+        SyncGroupRequestData request = syncRequest(client, client.epoch);
         List<String> members = led.getOrDefault(client, List.of());
         if (!members.isEmpty()) {
             Map<String, List<TopicPartition>> shares = new HashMap<>();
@@ -284,7 +262,7 @@ public class Migrations extends Histories {
         }
         CompletableFuture<SyncGroupResponseData> future = new CompletableFuture<>();
         try {
-            did(oracle.g.classicGroupSync(Oracle.ctx(5), request, future));
+            done(oracle.g.classicGroupSync(Oracle.ctx(5), request, future));
             syncs.put(client, future);
         } catch (Throwable error) {
             carryOut(Errors.forException(error), client);
@@ -294,8 +272,7 @@ public class Migrations extends Histories {
 
     private void quietBeat(Client client) {
         try {
-            int error = oracle.g.classicGroupHeartbeat(Oracle.ctx(4), new HeartbeatRequestData().setGroupId(GROUP)
-                .setMemberId(client.memberId).setGroupInstanceId(client.instanceId).setGenerationId(client.epoch)).response().errorCode();
+            int error = oracle.g.classicGroupHeartbeat(Oracle.ctx(4), beatRequest(client, client.epoch)).response().errorCode();
             carryOut(Errors.forCode((short) error), client);
         } catch (Throwable error) {
             carryOut(Errors.forException(error), client);
@@ -305,10 +282,9 @@ public class Migrations extends Histories {
 
     private void leaveOrdinary(Client client) {
         LeaveGroupRequestData request = new LeaveGroupRequestData().setGroupId(GROUP);
-        request.members().add(new LeaveGroupRequestData.MemberIdentity()
-            .setMemberId(client.memberId).setGroupInstanceId(client.instanceId));
+        request.members().add(identity(client, client.memberId));
         try {
-            did(oracle.g.classicGroupLeave(Oracle.ctx(5), request));
+            done(oracle.g.classicGroupLeave(Oracle.ctx(5), request));
             client.memberId = "";
             client.epoch = 0;
         } catch (Throwable error) {
@@ -323,14 +299,10 @@ public class Migrations extends Histories {
             if (!each.getValue().isDone()) return false;
             JoinGroupResponseData response = each.getValue().join();
             Client client = each.getKey();
-            if (response.errorCode() == Errors.MEMBER_ID_REQUIRED.code()) client.memberId = response.memberId();
-            else if (response.errorCode() == 0) {
-                client.memberId = response.memberId();
-                client.epoch = response.generationId();
-                client.synced = false;
-                client.told = false;
+            client.took(response);
+            if (response.errorCode() == 0)
                 led.put(client, response.members().stream().map(JoinGroupResponseData.JoinGroupResponseMember::memberId).toList());
-            } else carryOut(Errors.forCode(response.errorCode()), client);
+            else if (response.errorCode() != Errors.MEMBER_ID_REQUIRED.code()) carryOut(Errors.forCode(response.errorCode()), client);
             return true;
         });
         syncs.entrySet().removeIf(each -> {
@@ -343,8 +315,6 @@ public class Migrations extends Histories {
     }
 
     public static void main(String[] arguments) throws Exception {
-        long first = Long.parseLong(arguments[0]);
-        for (long seed = first; seed < first + Long.parseLong(arguments[1]); seed++)
-            new Migrations(seed, Integer.parseInt(arguments[2])).play();
+        playAll(arguments, Migrations::new);
     }
 }
