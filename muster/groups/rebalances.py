@@ -235,9 +235,7 @@ class RebalanceFold:
         """The role of the group's next event."""
         if self._is_late(event):
             return EventRole.LATE
-        # Until 0.1.0 the row of a downgrade began in Stable, as the classic group did that was made there.
-        is_downgrade = event.cause == CauseKind.GROUP_DOWNGRADED.slug
-        if self.running is not None and (event.from_state in REBALANCING or is_downgrade):
+        if self.running is not None and event.from_state in REBALANCING:
             return EventRole.CONTINUES
         is_of_one = event.from_state in REBALANCING or event.to_state in REBALANCING
         return EventRole.BEGINS if is_of_one or _is_whole(event) else EventRole.BESIDE

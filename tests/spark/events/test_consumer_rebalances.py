@@ -197,10 +197,9 @@ STORED = event(
 )
 
 
-@pytest.mark.parametrize("came_from", ["Stable", "Reconciling"])
-def test_a_rebalance_goes_on_in_the_group_that_a_downgrade_makes(came_from: str) -> None:
-    """Whatever state its event begins in: the classic group is made as a Stable one."""
-    downgraded = replace(DOWNGRADED, from_state=came_from)
+def test_a_rebalance_goes_on_in_the_group_that_a_downgrade_makes() -> None:
+    """Its event begins in the phase that the consumer group was in."""
+    downgraded = replace(DOWNGRADED, from_state="Reconciling")
     (found,) = folded([BEGIN, COMPUTED, downgraded, JOINED, STORED])
     assert (found.cause, found.attempts, found.outcome) == ("member_joined", 2, "Stable")
     assert found.causes == ["member_joined", "group_downgraded"]
@@ -216,7 +215,8 @@ def test_a_downgrade_of_a_stable_group_begins_a_rebalance_or_changes_nothing() -
 
 
 def test_a_downgrade_to_a_stable_group_ends_what_was_on() -> None:
-    (found,) = folded([BEGIN, COMPUTED, replace(DOWNGRADED, to_state="Stable", phase_ms={})])
+    downgraded = replace(DOWNGRADED, from_state="Reconciling", to_state="Stable", phase_ms={})
+    (found,) = folded([BEGIN, COMPUTED, downgraded])
     assert (found.cause, found.join_ms, found.sync_ms, found.outcome) == (
         "member_joined",
         1_000,
