@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -142,13 +143,18 @@ UPGRADED = event(
     member_count=4,
     phase_ms={"PreparingRebalance": 0},
 )
+UPGRADE_END = replace(
+    END,
+    wall_ms=T + 650,
+    phase_ms={"Reconciling": 400},
+    rebalance_cause="group_upgraded",
+    rebalance_ms={"Reconciling": 400},
+)
 
 
 def test_a_rebalance_goes_on_in_the_group_that_an_upgrade_makes() -> None:
     """The consumer group knows nothing of the phase before; its own sums are of the time since."""
-    end = replace(END, wall_ms=T + 650, phase_ms={"Reconciling": 400})
-    end = replace(end, rebalance_cause="group_upgraded", rebalance_ms={"Reconciling": 400})
-    (found,) = folded([JOINING, UPGRADED, end])
+    (found,) = folded([JOINING, UPGRADED, UPGRADE_END])
     assert (found.cause, found.member_id, found.started_at, found.ended_at) == (
         "member_joined",
         "c",
@@ -157,14 +163,13 @@ def test_a_rebalance_goes_on_in_the_group_that_an_upgrade_makes() -> None:
     )
     assert (found.join_ms, found.sync_ms, found.duration_ms) == (250, 400, 650)
     assert (found.causes, found.outcome) == (["member_joined", "group_upgraded"], "Stable")
-    (shown,) = cells(JOINING, UPGRADED, end)
+    (shown,) = cells(JOINING, UPGRADED, UPGRADE_END)
     assert shown[3:5] == ["joining 250 ms", "reconciling 400 ms"]
 
 
 def test_an_upgrade_begins_a_rebalance_where_none_was_on() -> None:
     begin = replace(UPGRADED, from_state="Stable", phase_ms={"Stable": 0})
-    end = replace(END, wall_ms=T + 650, rebalance_cause="group_upgraded", rebalance_ms={"Reconciling": 400})
-    (found,) = folded([begin, end])
+    (found,) = folded([begin, UPGRADE_END])
     assert (found.cause, found.member_id, found.duration_ms) == ("group_upgraded", "new", 400)
 
 
@@ -178,6 +183,9 @@ DOWNGRADED = event(
     removed_count=1,
     removed_member_ids=("new",),
 )
+GOING_ON = replace(DOWNGRADED, from_state="Reconciling")
+SETTLED: dict[str, Any] = {"to_state": "Stable", "phase_ms": {}}
+"""Of the row of a downgrade to a group that does not rebalance."""
 JOINED = event(
     1_400,
     "PreparingRebalance CompletingRebalance",
@@ -199,24 +207,22 @@ STORED = event(
 
 def test_a_rebalance_goes_on_in_the_group_that_a_downgrade_makes() -> None:
     """Its event begins in the phase that the consumer group was in."""
-    downgraded = replace(DOWNGRADED, from_state="Reconciling")
-    (found,) = folded([BEGIN, COMPUTED, downgraded, JOINED, STORED])
+    (found,) = folded([BEGIN, COMPUTED, GOING_ON, JOINED, STORED])
     assert (found.cause, found.attempts, found.outcome) == ("member_joined", 2, "Stable")
     assert found.causes == ["member_joined", "group_downgraded"]
     assert (found.join_ms, found.sync_ms, found.started_at, found.ended_at) == (1_300, 150, T, T + 1_450)
-    (shown,) = cells(BEGIN, COMPUTED, downgraded, JOINED, STORED)
+    (shown,) = cells(BEGIN, COMPUTED, GOING_ON, JOINED, STORED)
     assert shown[:5] == ["Stable", "5", "2", "1,300 ms", "150 ms"]
 
 
 def test_a_downgrade_of_a_stable_group_begins_a_rebalance_or_changes_nothing() -> None:
     (found,) = folded([DOWNGRADED, JOINED, STORED])
     assert (found.cause, found.duration_ms, found.attempts) == ("group_downgraded", 350, 1)
-    assert folded([replace(DOWNGRADED, to_state="Stable", phase_ms={})]) == []
+    assert folded([replace(DOWNGRADED, **SETTLED)]) == []
 
 
 def test_a_downgrade_to_a_stable_group_ends_what_was_on() -> None:
-    downgraded = replace(DOWNGRADED, from_state="Reconciling", to_state="Stable", phase_ms={})
-    (found,) = folded([BEGIN, COMPUTED, downgraded])
+    (found,) = folded([BEGIN, COMPUTED, replace(GOING_ON, **SETTLED)])
     assert (found.cause, found.join_ms, found.sync_ms, found.outcome) == (
         "member_joined",
         1_000,
@@ -271,35 +277,44 @@ def joined(wall_ms: int, member_id: str, kind: Kind = Kind.MEMBER_JOINED) -> Gro
     return event(wall_ms, "Stable", kind, member_id=member_id, member_count=count, client_id="c")
 
 
+def sessions_of(*joins: GroupEvent) -> MemberAggregator:
+    """The sessions of group `g`, in which these joined."""
+    aggregator = MemberAggregator("g")
+    for each in joins:
+        assert aggregator.add(each) == []
+    return aggregator
+
+
+def churn_of(aggregator: MemberAggregator) -> dict[str, Any]:
+    """What is counted of the one window, once it is over."""
+    (churn,) = (each.columns for each in aggregator.advance(T + 7_200_000))
+    return churn
+
+
 def removed(wall_ms: int, kind: Kind, member_id: str, count: int) -> GroupEvent:
     of_it = {"removed_count": 1, "removed_member_ids": (member_id,)}
     return event(wall_ms, "Stable Assigning", kind, member_id=member_id, member_count=count, **of_it)
 
 
 def test_the_member_that_upgrades_a_group_has_joined_it() -> None:
-    aggregator = MemberAggregator("g")
-    aggregator.add(joined(0, "m1"))
-    aggregator.add(joined(100, "m2", Kind.GROUP_UPGRADED))
+    aggregator = sessions_of(joined(0, "m1"), joined(100, "m2", Kind.GROUP_UPGRADED))
     (row,) = aggregator.add(removed(400, Kind.MEMBER_LEFT, "m2", 1))
     assert (row.columns["joined_by"], row.columns["duration_ms"]) == ("group_upgraded", 300)
-    (churn,) = (each.columns for each in aggregator.advance(T + 7_200_000))
+    churn = churn_of(aggregator)
     assert (churn["joined"], churn["left"], churn["expired"]) == (2, 1, 0)
 
 
 @pytest.mark.parametrize("kind", [Kind.SESSION_EXPIRED, Kind.REVOCATION_TIMEOUT, Kind.REJOIN_TIMEOUT])
 def test_a_member_that_does_not_do_its_part_in_time_expires(kind: Kind) -> None:
-    aggregator = MemberAggregator("g")
-    aggregator.add(joined(0, "m1"))
+    aggregator = sessions_of(joined(0, "m1"))
     aggregator.add(removed(400, kind, "m1", 0))
-    (churn,) = (each.columns for each in aggregator.advance(T + 7_200_000))
+    churn = churn_of(aggregator)
     assert (churn["left"], churn["expired"]) == (0, 1)
 
 
 def test_a_static_member_that_is_away_is_still_a_member() -> None:
     """And so is one whose heartbeat found a target: of two of whom one must be gone, it is the other."""
-    aggregator = MemberAggregator("g")
-    for number in (1, 2, 3):
-        aggregator.add(joined(number, f"m{number}"))
+    aggregator = sessions_of(*(joined(number, f"m{number}") for number in (1, 2, 3)))
     away = event(10, "Stable Reconciling", Kind.STATIC_MEMBER_AWAY, member_id="m3", member_count=3)
     assert aggregator.add(away) == []
     shown = event(50, "Assigning Reconciling", Kind.ASSIGNMENT_COMPUTED, member_id="m2", member_count=2)
