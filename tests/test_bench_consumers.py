@@ -53,7 +53,7 @@ def daemon(plan: Plan) -> Iterator[MusterDaemon]:
 
 def test_a_crowd_is_reconciled(daemon: MusterDaemon) -> None:
     """Each member joins once, and reports at least what it has in the end."""
-    rebalances = Rebalances(MUSTER, daemon, EACH_ITS_SHARE)
+    rebalances = Rebalances(MUSTER, daemon, subscription=EACH_ITS_SHARE)
     rebalances.rebalance("crowd", 3, 5)
     (seconds,), (heartbeats,) = rebalances.seconds, rebalances.heartbeats
     assert heartbeats >= 2 * 3 * 5

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 from typing import Final
 
@@ -19,10 +20,10 @@ from bench.pairs.frames import CONSUMER_HEARTBEAT, SESSION_MS
 from bench.pairs.lanes import connect_all
 from bench.pairs.plan import SHARE, Plan
 from bench.pairs.rounds import KAFKA, Section, cpus, take_turns, throughputs
-from bench.pairs.servers import cpu_of, resident_mb
+from bench.pairs.servers import resident_mb
 from bench.pairs.singles import PARTITIONS, learned, make_topic
 from bench.pairs.steady import close, conditions, contender, lines
-from bench.pairs.storms import DEADLINE_S, SIZE, contending
+from bench.pairs.storms import DEADLINE_S, SIZE, Storms, contending, play_in_turns
 from bench.pairs.targets import judged
 from harness.processes import ServerProcess
 
@@ -40,39 +41,22 @@ TABLE: Final = (
 
 
 @dataclass(slots=True)
-class Rebalances:
+class Rebalances(Storms):
     """The crowds that one server reconciled."""
 
-    name: str
-    server: ServerProcess
-    subscription: Subscription
-    seconds: list[float] = field(default_factory=list)
-    cpu_s: list[float] = field(default_factory=list)
+    subscription: Subscription = field(kw_only=True)
     heartbeats: list[int] = field(default_factory=list)
     epochs: list[int] = field(default_factory=list)
 
     def rebalance(self, name: str, groups: int, size: int) -> None:
         """One more, of groups that are new; they are left to stand when it is over."""
-        group_ids = [f"{name}-{index:05d}" for index in range(groups)]
-        await_coordinator(self.server.port, group_ids)
-        connections = connect_all(self.server.port, groups * size)
-        crowd = ConsumerCrowd(group_ids, size, connections, self.subscription)
-        before = cpu_of(self.server.pid)
-        self.seconds.append(crowd.join(DEADLINE_S))
-        self.cpu_s.append(cpu_of(self.server.pid).since(before).total_us / 1e6)
+        crowd = self.join(name, groups, size, partial(ConsumerCrowd, subscription=self.subscription))
         self.heartbeats.append(crowd.heartbeats)
         self.epochs += {member.generation_id for member in crowd.members()}
-        for connection in connections:
-            connection.close()
 
     @property
     def row(self) -> str:
-        times, cpu_s = sorted(self.seconds), sorted(self.cpu_s)
-        return (
-            f"| {self.name} | {median(times):.2f} | {times[0]:.2f} to {times[-1]:.2f} "
-            f"| {median(cpu_s):.2f} | {cpu_s[0]:.2f} to {cpu_s[-1]:.2f} "
-            f"| {median(self.heartbeats):,.0f} | {min(self.epochs)} to {max(self.epochs)} |"
-        )
+        return f"{self.times} {median(self.heartbeats):,.0f} | {min(self.epochs)} to {max(self.epochs)} |"
 
 
 def heartbeats(plan: Plan) -> list[Section]:
@@ -136,17 +120,13 @@ def _rounds(
     plan: Plan, subscription: Subscription, play: Callable[[Rebalances, str], None]
 ) -> list[Rebalances]:
     """What every build and, last, Kafka went through, in turns."""
-    warm_ups = min(1, plan.storm_warm_ups)
     with contending(plan, LONG_SESSIONS) as servers:
-        every = [Rebalances(name, server, subscription) for name, server in servers.items()]
+        every = [Rebalances(name, server, subscription=subscription) for name, server in servers.items()]
         for each in every:
             for topic in subscription.topics:
                 make_topic(each.server, subscription.partitions // len(subscription.topics), topic)
-        for number in range(warm_ups):
-            play(replace(every[-1], seconds=[], cpu_s=[], heartbeats=[], epochs=[]), f"warm-{number}")
-        for number in range(plan.consumer_rounds):
-            for each in every:
-                play(each, str(number))
+        warm_up = Rebalances(KAFKA, every[-1].server, subscription=subscription)
+        play_in_turns(every, plan.consumer_rounds, play, warm_up, min(1, plan.storm_warm_ups))
     return every
 
 

@@ -55,7 +55,7 @@ def _storms(groups: int, size: int) -> Callable[[ServerProcess], Load]:
     """One storm after the other; the last one may begin just before the time is over."""
 
     def prepared(daemon: ServerProcess) -> Load:
-        storms = Storms("profile", daemon, 0.0)
+        storms = Storms("profile", daemon)
 
         def load(seconds: float) -> None:
             end = time.monotonic() + seconds

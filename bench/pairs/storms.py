@@ -6,11 +6,12 @@ the time beyond it, and the server's CPU. Without it a group begins with whoever
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from bench.pairs.crowd import Crowd, await_coordinator
 from bench.pairs.lanes import connect_all
@@ -32,35 +33,76 @@ TABLE: Final = (
 )
 
 
+class Joining(Protocol):
+    """A crowd of members of either protocol."""
+
+    def join(self, deadline_s: float) -> float: ...
+
+
+AnyCrowd = TypeVar("AnyCrowd", bound=Joining)
+Contender = TypeVar("Contender")
+
+
 @dataclass(slots=True)
 class Storms:
     """The storms that one server went through."""
 
     name: str
     server: ServerProcess
-    delay_s: float
+    delay_s: float = 0.0
     seconds: list[float] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
 
     def storm(self, name: str, groups: int, size: int) -> None:
         """One more, of groups that are new; they are left to stand when it is over."""
+        self.join(name, groups, size, Crowd)
+
+    def join(
+        self,
+        name: str,
+        groups: int,
+        size: int,
+        gather: Callable[[Sequence[str], int, Sequence[socket.socket]], AnyCrowd],
+    ) -> AnyCrowd:
+        """Have the members that `gather` makes of group ids, size and connections join, and return them."""
         group_ids = [f"{name}-{index:05d}" for index in range(groups)]
         await_coordinator(self.server.port, group_ids)
         connections = connect_all(self.server.port, groups * size)
+        crowd = gather(group_ids, size, connections)
         before = cpu_of(self.server.pid)
-        took_s = Crowd(group_ids, size, connections).join(DEADLINE_S)
-        self.seconds.append(took_s - self.delay_s)
+        self.seconds.append(crowd.join(DEADLINE_S) - self.delay_s)
         self.cpu_s.append(cpu_of(self.server.pid).since(before).total_us / 1e6)
         for connection in connections:
             connection.close()
+        return crowd
 
     @property
     def row(self) -> str:
+        return self.times
+
+    @property
+    def times(self) -> str:
+        """A row as far as its times."""
         times, cpu_s = sorted(self.seconds), sorted(self.cpu_s)
         return (
             f"| {self.name} | {median(times):.2f} | {times[0]:.2f} to {times[-1]:.2f} "
             f"| {median(cpu_s):.2f} | {cpu_s[0]:.2f} to {cpu_s[-1]:.2f} |"
         )
+
+
+def play_in_turns(
+    every: Sequence[Contender],
+    rounds: int,
+    play: Callable[[Contender, str], None],
+    warm_up: Contender,
+    warm_ups: int,
+) -> None:
+    """Let each play its rounds, in turns, after some that do not count; `play` is given what to name them."""
+    for number in range(warm_ups):
+        play(warm_up, f"warm-{number}")
+    for number in range(rounds):
+        for each in every:
+            play(each, str(number))
 
 
 def storms(plan: Plan) -> list[Section]:
@@ -90,11 +132,12 @@ def _section(plan: Plan, contenders: Mapping[str, ServerProcess], kind: str) -> 
     if kind == "delay":
         delay_s = DELAYS * plan.initial_delay_ms / 1000
     *ours, theirs = (Storms(name, server, delay_s) for name, server in contenders.items())
-    for number in range(plan.storm_warm_ups):
-        Storms(KAFKA, theirs.server, delay_s).storm(f"warm-{kind}-{number}", groups, SIZE)
-    for number in range(plan.rounds):
-        for each in (*ours, theirs):
-            each.storm(f"storm-{kind}-{number}", groups, SIZE)
+    warm_up = Storms(KAFKA, theirs.server, delay_s)
+
+    def play(each: Storms, number: str) -> None:
+        each.storm(f"storm-{kind}-{number}", groups, SIZE)
+
+    play_in_turns((*ours, theirs), plan.rounds, play, warm_up, plan.storm_warm_ups)
     what = f"{groups:,} groups of {SIZE}, {'the initial delay of both' if delay_s else 'no initial delay'}"
     targets = [
         judged(f"storm.{kind}.time", plan, [median(each.seconds) / min(theirs.seconds) for each in ours]),

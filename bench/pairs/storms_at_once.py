@@ -19,7 +19,7 @@ from bench.pairs.lanes import RECEIVE_BYTES, LoadError, connect_all
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import KAFKA, Section
 from bench.pairs.singles import errors_in
-from bench.pairs.storms import DEADLINE_S, NO_DELAY, contending
+from bench.pairs.storms import DEADLINE_S, NO_DELAY, contending, play_in_turns
 from bench.pairs.targets import judged
 from harness.processes import ServerProcess, wait_until
 from harness.wire import WireClient
@@ -125,11 +125,11 @@ def _section(plan: Plan, kind: str, warm_ups: int) -> Section:
     play = _alone if kind == "herd" else _beside
     with contending(plan, NO_DELAY) as contenders:
         *ours, theirs = (Herds(name, server) for name, server in contenders.items())
-        for number in range(warm_ups):
-            play(Herds(KAFKA, theirs.server), f"warm-{kind}-{number}", plan)
-        for number in range(plan.herd_rounds):
-            for each in (*ours, theirs):
-                play(each, f"{kind}-{number}", plan)
+
+        def one(each: Herds, number: str) -> None:
+            play(each, f"{kind}-{number}", plan)
+
+        play_in_turns((*ours, theirs), plan.herd_rounds, one, Herds(KAFKA, theirs.server), warm_ups)
     targets = [
         judged(f"{kind}.joins", plan, [median(each.joins) / median(theirs.joins) for each in ours]),
         judged(f"{kind}.time", plan, [median(each.seconds) / median(theirs.seconds) for each in ours]),
