@@ -186,6 +186,7 @@ class Fleet:
         self._log_dir = log_dir
         self._workers: list[Worker] = []
         self._numbers = itertools.count(1)
+        self._tools: Worker | None = None
 
     def start(self, family: str, command: str, **config: object) -> Worker:
         """Start `command` of one client library's worker script: member, ledger, produce, read, admin or walk."""
@@ -210,19 +211,34 @@ class Fleet:
 
     def start_tool(self, main_class: str, *arguments: str) -> Worker:
         """Start one of Kafka's own tools on this broker, by its class in org.apache.kafka.tools or in kafka."""
-        main = main_class if main_class.startswith("kafka.") else f"org.apache.kafka.tools.{main_class}"
-        command = [*_jvm(), main, "--bootstrap-server", self._bootstrap, *arguments]
+        command = [*_jvm(), *self._tool(main_class, *arguments)]
         return self._start(main_class.rpartition(".")[2], command)
+
+    def ask_tool(self, main_class: str, *arguments: str) -> Event:
+        """Run a tool to its end: its `text`, its `error` (what it wrote to stderr) and its `status`.
+
+        The tools of a test run in one process, one after the other: each is a second of a JVM's start otherwise.
+        """
+        if self._tools is None:
+            self._tools = self.start("java", "tools")
+        tools, before = self._tools, len(self._tools.of("said"))
+        tools._write(json.dumps(self._tool(main_class, *arguments)))
+        return tools.wait_for(lambda: tools.of("said")[before:], f"{main_class} ends")[0]
 
     def run_tool(self, main_class: str, *arguments: str) -> str:
         """Run a tool to its end, which must be a good one; return what it printed."""
-        tool = self.start_tool(main_class, *arguments)
-        tool.finish()
-        return tool.text
+        said = self.ask_tool(main_class, *arguments)
+        assert said["status"] == 0, said
+        text: str = said["text"]
+        return text.removesuffix("\n")
 
     def close(self) -> None:
         for worker in self._workers:
             worker.kill()
+
+    def _tool(self, main_class: str, *arguments: str) -> list[str]:
+        main = main_class if main_class.startswith("kafka.") else f"org.apache.kafka.tools.{main_class}"
+        return [main, "--bootstrap-server", self._bootstrap, *arguments]
 
     def _start(self, name: str, command: list[str]) -> Worker:
         worker = Worker(f"{name}-{next(self._numbers)}", command, self._log_dir)

@@ -18,6 +18,7 @@ from tests.clients.conftest import QUICK
 from tests.clients.fleet import Fleet
 from tests.clients.groups import Group
 
+TOOL: Final = "consumer.group.ConsumerGroupCommand"
 PARTITIONS: Final = 6
 RECORDS: Final = 4
 NEW: Final = {"protocol": "consumer", "assignor": "range"}
@@ -117,15 +118,11 @@ class Story:
         return said | self._say("without", WITHOUT)
 
     def _say(self, when: str, commands: tuple[tuple[str, ...], ...]) -> Said:
-        tool = self.fleet.start("java", "groups_tool")
         names = {"GROUP": self._group.name, "TOPIC": self._group.topic}
         lines = json.dumps(commands)
         for word, name in names.items():
             lines = lines.replace(word, name)
-        tool.write(*map(json.dumps, json.loads(lines)))
-        tool.finish(120)
-        said = tool.of("said")
-        assert len(said) == len(commands)
+        said = [self.fleet.ask_tool(TOOL, *arguments) for arguments in json.loads(lines)]
         return {
             f"{when}, {number}: {' '.join(command)}": self._lines(each["text"], each["error"], each["status"])
             for number, (command, each) in enumerate(zip(commands, said, strict=True))

@@ -49,20 +49,17 @@ def broker_id(observer: Observer) -> str:
 
 
 def test_an_open_transaction_is_listed_and_described(left_open: Open, fleet: Fleet, broker_id: str) -> None:
-    lister = fleet.start_tool(TRANSACTIONS, "list")
-    describer = fleet.start_tool(TRANSACTIONS, "describe", "--transactional-id", left_open.transactional_id)
-    finder = fleet.start_tool(TRANSACTIONS, "find-hanging", "--broker-id", broker_id)
-    for tool in (lister, describer, finder):
-        tool.finish()
-    (listed,) = [row for row in table(lister.text) if row["TransactionalId"] == left_open.transactional_id]
+    transactional_id = left_open.transactional_id
+    rows = table(fleet.run_tool(TRANSACTIONS, "list"))
+    (listed,) = [row for row in rows if row["TransactionalId"] == transactional_id]
     assert listed["TransactionState"] == "Ongoing"
     assert listed["Coordinator"] == broker_id
-    (described,) = table(describer.text)
+    (described,) = table(fleet.run_tool(TRANSACTIONS, "describe", "--transactional-id", transactional_id))
     assert described["ProducerId"] == listed["ProducerId"]
     assert described["TransactionTimeoutMs"] == str(TIMEOUT_MS)
     assert described["TopicPartitions"] == f"{left_open.topic}-0"
     # Its coordinator knows it, and will end it in its time: nothing hangs.
-    assert table(finder.text) == []
+    assert table(fleet.run_tool(TRANSACTIONS, "find-hanging", "--broker-id", broker_id)) == []
 
 
 def test_a_transaction_is_aborted_by_hand(left_open: Open, fleet: Fleet, observer: Observer) -> None:
