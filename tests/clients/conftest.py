@@ -77,6 +77,13 @@ def own_broker(target: str, tmp_path: Path) -> Iterator[ServerProcess]:
         yield server
 
 
+@pytest.fixture
+def own_quick_broker(target: str, tmp_path: Path) -> Iterator[ServerProcess]:
+    """Another, with the short times of `quick_broker`."""
+    with TARGETS[target](tmp_path / "broker", QUICK) as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def observer(broker: ServerProcess) -> Observer:
     return Observer(broker.bootstrap)

@@ -36,9 +36,9 @@ def ledgered(quick_broker: ServerProcess, quick_fleet: Fleet) -> LedgeredGroup:
 
 
 @pytest.fixture
-def own_ledgered(own_broker: ServerProcess, tmp_path: Path) -> Iterator[LedgeredGroup]:
-    clients = Fleet(own_broker.bootstrap, tmp_path)
-    yield LedgeredGroup(own_broker, clients, PARTITIONS)
+def own_ledgered(own_quick_broker: ServerProcess, tmp_path: Path) -> Iterator[LedgeredGroup]:
+    clients = Fleet(own_quick_broker.bootstrap, tmp_path)
+    yield LedgeredGroup(own_quick_broker, clients, PARTITIONS)
     clients.close()
 
 
