@@ -254,7 +254,7 @@ class HistoryRow(NamedTuple):
     member_count: int
     removed_count: int
     phase: Mapping[str, Any] | None = None  # Further fields of the event, about the phase that ended.
-    is_by_records: bool = False  # It tells what the records of its `Result` do: nothing, if they are refused.
+    is_by_records: bool = False  # An effect of its `Result`'s records, so none if they are refused.
 
 
 def rows_in_spite_of_refusal(rows: tuple[HistoryRow, ...]) -> tuple[HistoryRow, ...]:

@@ -174,8 +174,8 @@ def _reasons(causes: Sequence[Cause]) -> str | None:
     if len(members) == 1:
         return causes[0].client_reason
     share = REASON_MAX_CHARS // len(members) - len(", ")
-    told = [_reason_of(who, reason, share) for reason, who in members.items()]
-    return ", ".join(told)[:REASON_MAX_CHARS]
+    reasons = [_reason_of(who, reason, share) for reason, who in members.items()]
+    return ", ".join(reasons)[:REASON_MAX_CHARS]
 
 
 def _reason_of(members: list[str], reason: str | None, most: int) -> str:

@@ -68,7 +68,7 @@ def on_timer(shard: ShardOffsets, timer: ConsumerGroupTimer, at: Moment, effects
 
 def on_work_finished(shard: ShardOffsets, outcome: object, at: Moment, effects: Effects) -> None:
     """Use what another thread found out."""
-    assert isinstance(outcome, RegexesResolved), f"nobody asked for {outcome!r}"
+    assert isinstance(outcome, RegexesResolved), f"no run that was asked for: {outcome!r}"
     on_regexes_resolved(shard.consumers, outcome, at, effects)
 
 

@@ -1,4 +1,4 @@
-"""What the command line tells of one group: its members, what each has and is to have, and its progress.
+"""What the command line shows of one group: its members, what each has and is to have, and its progress.
 
 Groups are of two types. A consumer group (KIP-848) is asked for by ConsumerGroupDescribe, as Kafka's admin client
 does; a broker that does not know of such groups, or has a classic one under that name, is asked by DescribeGroups.

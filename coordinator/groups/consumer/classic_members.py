@@ -1,7 +1,7 @@
 """Classic members of a consumer group: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup (docs/kafka.md 9.9).
 
 To such a member its epoch is the generation, and each of its JoinGroups is a step like a heartbeat: it says what
-it owns in its subscription. It is told to rejoin (REBALANCE_IN_PROGRESS) where another would just get its next
+it owns in its subscription. It is asked to rejoin (REBALANCE_IN_PROGRESS) where another would just get its next
 partitions.
 """
 

@@ -1,7 +1,7 @@
 """Regular expressions of subscriptions: what is wrong, in RE2/J's words, and how large it may be (A45).
 
 Brokers use RE2/J; this is RE2 itself, of which that is a translation. While RE2 compiles no other thread goes on,
-so an expression has a bound that is told from its text (`effort`), and another on the memory that it takes. Where
+so an expression has a bound that follows from its text (`effort`), and another on the memory that it takes. Where
 the two libraries differ is said in DIFFERENCES. The library is loaded with the first expression.
 """
 

@@ -114,7 +114,7 @@ def remove_members(
 
 
 def _subscribed_without(group: ConsumerGroup, members: list[ConsumerMember]) -> tuple[set[str], set[str]]:
-    """The expressions that nobody has without these members, and the topics that the others subscribe to."""
+    """The expressions that no member has without these, and the topics that the others subscribe to."""
     subscriptions = group.subscriptions
     for member in members:
         subscriptions.change(member, None)
@@ -132,7 +132,7 @@ def on_removal_stored(
 ) -> None:
     """If the removal was refused, its members are still there: their sessions begin anew.
 
-    A classic one that was to join again is told so with its next heartbeat.
+    A classic one that was to join again learns that from its next heartbeat.
     """
     group = shard.groups.get(removed.group_id)
     if error in IN_FORCE or group is None:

@@ -214,7 +214,7 @@ class MemberStep:
         return before
 
     def _ask_for_nothing(self) -> None:
-        """The step is refused, so nobody will begin the run that it may have asked for."""
+        """Forget the run that the step may have asked for: the step is refused, so it does not begin."""
         if self.effects.background:
             self.shard.soft(self.group.group_id).is_resolving = False
 

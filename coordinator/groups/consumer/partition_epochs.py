@@ -19,7 +19,7 @@ class HeldPartitions:
         self._epochs: dict[bytes, dict[int, int]] = {}
 
     def epoch_of(self, topic_id: bytes, partition: int) -> int:
-        """Return the epoch of the partition's holder, FREE if nobody has it."""
+        """Return the epoch of the partition's holder, FREE if there is none."""
         return self._epochs.get(topic_id, {}).get(partition, FREE)
 
     def enter(self, current: CurrentAssignment) -> None:

@@ -1,6 +1,6 @@
 """How a member comes from what it has to what it is to have, in confirmed steps (KIP-848, A24 to A28).
 
-A partition is given to a member only when nobody else has it any more, and is nobody else's before its holder
+A partition is given to a member only when no other has it any more, and is no other's before its holder
 has confirmed that it gave it up, or was removed: so it never has two owners. What a member has, and what it has
 to give up, is one value, `CurrentAssignment`, which is also what its record says; `reconcile` is a function from
 one to the next.
@@ -22,7 +22,7 @@ Partitions: TypeAlias = Mapping[bytes, Collection[int]]
 """Partitions by topic id."""
 
 FREE: Final = -1
-"""The epoch of a partition that nobody has."""
+"""The epoch of a partition that no member has."""
 
 
 class UnknownMemberState(Exception):

@@ -257,9 +257,9 @@ def _names_with(subscriptions: Subscriptions, changes: Collection[MatchChange]) 
 
 def matched_otherwise(changes: Mapping[str, MatchChange]) -> str | None:
     """Say which topics each expression gained and lost, in words; None if it is none."""
-    told = []
+    found: list[str] = []
     for regex, (_, gained, lost) in changes.items():
         shown = regex if len(regex) <= SHOWN_CHARS else regex[: SHOWN_CHARS - 1] + "…"
-        told += [f"{shown} gained {listed(gained[:CHANGES_MAX], len(gained))}"] if gained else []
-        told += [f"{shown} lost {listed(lost[:CHANGES_MAX], len(lost))}"] if lost else []
-    return listed(told[:CHANGES_MAX], len(told)) if told else None
+        found += [f"{shown} gained {listed(gained[:CHANGES_MAX], len(gained))}"] if gained else []
+        found += [f"{shown} lost {listed(lost[:CHANGES_MAX], len(lost))}"] if lost else []
+    return listed(found[:CHANGES_MAX], len(found)) if found else None

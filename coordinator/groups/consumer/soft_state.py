@@ -16,7 +16,7 @@ from coordinator.groups.consumer.timers import (
 from coordinator.groups.consumer.watched_topics import WatchedTopics
 
 REFRESH_MS: Final = 2**31 - 1
-"""After so long a group's topics are looked at anew even if nobody reported a change, as in Kafka."""
+"""After so long a group's topics are looked at anew even if no change was reported, as in Kafka."""
 
 
 @dataclass(slots=True)

@@ -68,7 +68,7 @@ class Subscriptions:
 
     @contextmanager
     def supposing(self, before: ConsumerMember | None, after: ConsumerMember | None) -> Iterator[None]:
-        """Count a change as long as the block runs, and not what an expression matched that nobody has then."""
+        """Count a change as long as the block runs, and not what an expression without members matched."""
         old, new = _regexes(before), _regexes(after)
         self._count_names(before, after)
         _subtract(self.by_regex, old)
@@ -104,7 +104,7 @@ class Subscriptions:
         _add(self.by_match, gained)
 
     def topics(self) -> set[str]:
-        """The names of all topics that somebody subscribes to, whether they exist or not."""
+        """The names of all topics that members subscribe to, whether they exist or not."""
         return self.by_name.keys() | self.by_match.keys()
 
     def topics_of(self, member: ConsumerMember, names: Iterable[str]) -> list[str]:

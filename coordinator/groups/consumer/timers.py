@@ -23,7 +23,7 @@ class RevocationTimer:
 
 @dataclass(frozen=True, slots=True)
 class ClassicJoinTimer:
-    """The end of the time in which a classic member that was told so joins again."""
+    """The end of the time in which a classic member that was asked to joins again."""
 
     group_id: str
     member_id: str

@@ -46,9 +46,9 @@ class WatchedTopics:
         now = {image.name: image for image in images}
         names = sorted(self._images.keys() | (now.keys() if self._are_all else ()))
         found = [_change(name, self._images.get(name), now.get(name)) for name in names]
-        told = [change for change in found if change is not None]
-        if told:
-            return listed(told[:CHANGES_MAX], len(told))
+        changes = [change for change in found if change is not None]
+        if changes:
+            return listed(changes[:CHANGES_MAX], len(changes))
         return None if self._are_all else ELSEWHERE.format(most=WATCHED_MAX)
 
 

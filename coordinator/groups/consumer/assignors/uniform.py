@@ -44,7 +44,7 @@ def assign_homogeneous(members: Sequence[MemberSpec], partition_counts: Partitio
 def _in_no_target(
     members: Sequence[MemberSpec], subscribed: JavaTable[bytes], partition_counts: PartitionCounts
 ) -> list[tuple[bytes, int]]:
-    """The partitions of the subscribed topics that nobody is to have, topics in the order of their set."""
+    """The partitions of the subscribed topics that no member is to have, topics in the order of their set."""
     taken = {
         (topic_id, partition)
         for member in members
@@ -121,7 +121,7 @@ class _Heterogeneous:
                     self._owners[topic_id][partition] = index
 
     def assign_rest(self) -> None:
-        """Give what nobody has to the subscribers that have least, topic by topic."""
+        """Give what no member has to the subscribers that have least, topic by topic."""
         free = {
             topic_id: [partition for partition, owner in enumerate(owners) if owner is None]
             for topic_id, owners in self._owners.items()
