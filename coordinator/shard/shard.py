@@ -55,6 +55,7 @@ from coordinator.groups.classic.timers import (
 )
 from coordinator.groups.consumer.computing import Computed, NotComputed
 from coordinator.groups.consumer.record_schemas import CONSUMER_GROUP_SCHEMAS
+from coordinator.groups.consumer.replay import replay_record
 from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
 from coordinator.groups.consumer.steady import SteadyHeartbeat, steady_heartbeat
 from coordinator.groups.group_settings import GroupSettings
@@ -266,7 +267,7 @@ class Shard:
         if isinstance(key, GroupMetadataKey):
             self._replay_group(key.group, record.value)
         elif isinstance(key, CONSUMER_GROUP_KEYS):
-            self._state.consumers.replay(key, record.value)
+            replay_record(self.consumer_groups, key, record.value)
         elif record.value is None:
             # In force at once in a transaction too, as in Kafka, whose transactions only commit offsets.
             self.offsets.remove(key.group, key.topic, key.partition)

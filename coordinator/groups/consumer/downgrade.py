@@ -7,7 +7,7 @@ and the assignment is the target. It rebalances at once, unless a static member 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coordinator.effects import Effects, HistoryRow, Moment, RequestContext
@@ -43,9 +43,10 @@ from protocol.messages.shared import TopicPartitions
 
 @dataclass(frozen=True, slots=True)
 class GroupDowngraded:
-    """`Result.then` of storing a downgrade."""
+    """`Result.then` of storing a downgrade, with the course that the group goes on with if it was refused."""
 
     group_id: str
+    course: Course = field(compare=False)
 
 
 class Remaining(NamedTuple):
@@ -97,6 +98,7 @@ def downgrade_without(
         return False
     _write_tombstones(group, member_ids, effects)
     course = shard.soft(group.group_id).course
+    course.begin_event(group)
     course.record(group, Standing(group.epoch, group.state, len(staying)), cause, at, effects)
     _become_classic(shard, classic, at, effects)
     why = cause._replace(kind=CauseKind.GROUP_DOWNGRADED, detail=cause.kind.text, removed=())
@@ -150,6 +152,7 @@ def downgrade_with(
     tombstones = [member.member_id if each == replaced.member_id else each for each in group.table]
     _write_tombstones(group, tombstones, effects)
     course = shard.soft(group.group_id).course
+    course.begin_event(group)
     _become_classic(shard, classic, at, effects)
     cause = Cause.by(member, CauseKind.GROUP_DOWNGRADED, removed=(replaced.member_id,))
     if replacement.is_settled:
@@ -240,10 +243,11 @@ def _become_classic(shard: ConsumerGroups, classic: Group, at: Moment, effects: 
     """Add the classic group to the shard's, and its record to the effects; cancel the timers of the other one."""
     assignments = {each.member_id: each.assignment for each in classic.members.values()}
     effects.records.append(new_group_metadata_record(classic, assignments))
+    course = shard.soft(classic.group_id).course
     shard.forget(classic.group_id, effects)
     arm_session_timers(classic.group_id, classic.members.values(), at.now_ms, effects)
     shard.classic_groups[classic.group_id] = classic
-    effects.hand_back(GroupDowngraded(classic.group_id))
+    effects.hand_back(GroupDowngraded(classic.group_id, course))
 
 
 def _classic_member(member: ConsumerMember) -> Member:
@@ -286,6 +290,7 @@ def on_downgrade_stored(
         cancel_session_timer(classic.group_id, member, effects)
     effects.set_timer(JoinTimer(downgraded.group_id), None)
     group = shard.groups[downgraded.group_id]
+    shard.soft(downgraded.group_id).course = downgraded.course
     begin_sessions(shard, group, group.members, at, effects)
 
 

@@ -45,10 +45,10 @@ class Standing(NamedTuple):
     last: Mapping[str, Any] = {}  # If it is Stable: the fields that name the member that was waited for.
 
 
-class _Former(NamedTuple):
-    """How a course stood before the row of a new epoch."""
+class _Before(NamedTuple):
+    """How a course was before an event, of a group with so many changes."""
 
-    new_epoch: int
+    changes: int
     since_ms: int | None
     rebalance_cause: str | None
     rebalance_ms: dict[str, int]
@@ -62,11 +62,25 @@ class Course:
     rebalance_cause: str | None = None  # The slug of the cause that began it.
     rebalance_ms: dict[str, int] = field(default_factory=dict)  # In each state, so far.
     releases: Releases = field(default_factory=Releases)
-    _former: _Former | None = None
+    _before: _Before | None = None
+
+    def begin_event(self, group: ConsumerGroup) -> None:
+        """Be told of an event that may change the course, before it does.
+
+        If the log refused the records of the one before, nothing has happened by it: then the group has not
+        changed since, and its course is what it was.
+        """
+        before = self._before
+        if before is not None and before.changes == group.changes:
+            self.since_ms, self.rebalance_cause = before.since_ms, before.rebalance_cause
+            self.rebalance_ms = before.rebalance_ms
+            self.releases.go_back()
+        self._before = _Before(group.changes, self.since_ms, self.rebalance_cause, self.rebalance_ms)
+        self.releases.mark()
 
     def begin_anew(self, group: ConsumerGroup, cause: Cause, at: Moment) -> None:
         """Begin with a group as it was read from the log, be it in the middle of a rebalance."""
-        self.since_ms = at.now_ms
+        self._before, self.since_ms = None, at.now_ms
         self.rebalance_cause = cause.kind.slug if group.state.value in REBALANCING else None
         self.releases.begin_anew(group.epoch)
 
@@ -117,9 +131,6 @@ class Course:
         came_from: str | None = None,
     ) -> None:
         """Add the row of a group that comes from `came_from` (default: its state) and stands as `after` says."""
-        self._take_back_refused(group)
-        if after.epoch > group.epoch:
-            self._former = _Former(after.epoch, self.since_ms, self.rebalance_cause, self.rebalance_ms)
         before, to_state = came_from or group.state.value, after.state.value
         phase: dict[str, Any] = {}
         if before != to_state:
@@ -141,13 +152,6 @@ class Course:
             self.rebalance_cause, self.rebalance_ms = None, {}
             self.releases.begin_anew(after.epoch)
         effects.history.append(_row(group.group_id, after, before, cause, at, phase))
-
-    def _take_back_refused(self, group: ConsumerGroup) -> None:
-        """Go on as before the last row of a new epoch, if the group never came to it: its records were refused."""
-        former, self._former = self._former, None
-        if former is not None and group.epoch < former.new_epoch:
-            self.since_ms, self.rebalance_cause = former.since_ms, former.rebalance_cause
-            self.rebalance_ms = former.rebalance_ms
 
 
 def _row(

@@ -56,6 +56,7 @@ class ConsumerGroup:
         default_factory=Counter
     )  # How many of them offer each of its protocols.
     has_partition_metadata: bool = False  # A record of before Kafka 4.1, which is to be removed.
+    changes: int = 0  # Number of its records that were replayed, the one that removes it among them.
 
     @property
     def state(self) -> GroupState:

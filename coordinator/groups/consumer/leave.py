@@ -78,7 +78,9 @@ def _leave_for_now(
         group.epoch, group_state(group.epoch, group.assignment_epoch, standings), len(group.members)
     )
     cause = Cause.by(member, CauseKind.STATIC_MEMBER_AWAY)
-    shard.soft(group.group_id).course.record(group, after, cause, at, effects)
+    course = shard.soft(group.group_id).course
+    course.begin_event(group)
+    course.record(group, after, cause, at, effects)
 
 
 def remove_members(
@@ -109,6 +111,7 @@ def remove_members(
         effects.hand_back(MembersRemoved(group.group_id, cause.removed))
     left = len(group.members) - len(members)
     after = Standing(group.epoch + 1, GroupState.ASSIGNING if left else GroupState.EMPTY, left)
+    soft.course.begin_event(group)
     soft.course.removed(group, members, cause.kind, at.now_ms)
     soft.course.record(group, after, cause, at, effects)
 

@@ -231,6 +231,7 @@ class MemberStep:
     def record(self, current: CurrentAssignment, classic: Group | None = None) -> None:
         """Add what the step did to the group's history; `classic` is the group that it upgraded."""
         group, course = self.group, self.shard.soft(self.group.group_id).course
+        course.begin_event(group)
         came_from = None
         if classic is not None:
             came_from = classic.state.value

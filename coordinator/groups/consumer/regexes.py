@@ -222,6 +222,7 @@ def on_regexes_resolved(shard: ConsumerGroups, event: RegexesResolved, at: Momen
         effects.records.append(new_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
         soft.refreshed(at.now_ms, group.epoch + 1, shard.topics.version)
         after = Standing(group.epoch + 1, GroupState.ASSIGNING, len(group.members))
+        soft.course.begin_event(group)
         soft.course.releases.begin_anew(group.epoch + 1)
         soft.course.record(group, after, Cause(CauseKind.EXPRESSION_RESOLVED, words), at, effects)
 

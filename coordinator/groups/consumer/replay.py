@@ -51,6 +51,7 @@ def replay_record(groups: dict[str, ConsumerGroup], key: Any, value: Any | None)
         if value is None:
             return
         group = groups[key.group_id] = ConsumerGroup(key.group_id)
+    group.changes += 1
     if type(key) is ConsumerGroupMetadataKey and value is None:
         _check_is_empty(group)
         del groups[key.group_id]

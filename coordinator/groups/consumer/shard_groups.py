@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from coordinator.effects import Effects, Moment, ReplyTo
 from coordinator.groups.classic.group import Group
@@ -12,7 +12,6 @@ from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.consumer.computing import MOST_WEIGHT, Course, Suspended, follow
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.metadata_hash import TopicHashes
-from coordinator.groups.consumer.replay import replay_record
 from coordinator.groups.consumer.soft_state import SoftState
 from coordinator.topic_catalog import TopicImage, TopicImages
 
@@ -94,15 +93,9 @@ class ConsumerGroups:
         self.classic_groups = {} if classic_groups is None else classic_groups
         self.settings = settings
         self.topics = topics
-        self.changes = 0  # Number of records of them that were replayed.
         self.suspended: dict[str, Suspended] = {}  # By the id of its group: at most one of each.
         self._soft: dict[str, SoftState] = {}
         self._hashes = TopicHashes()
-
-    def replay(self, key: Any, value: Any | None) -> None:
-        """Apply one record of a group. Raises BadSequence, PartitionHeldTwice."""
-        self.changes += 1
-        replay_record(self.groups, key, value)
 
     def images(self, names: Iterable[str]) -> list[TopicImage]:
         """Those of the topics that exist."""

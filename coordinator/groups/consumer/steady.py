@@ -1,8 +1,8 @@
 """The steady heartbeat: one that says nothing new, of a member that has what it is to have.
 
 Members send the same one again and again. What it would find is looked up by identity, since a member or an
-assignment that changed is another object; and not again until a record of the shard's groups was replayed, or the
-settings of one changed. Then it moves the session on, as any heartbeat does, and nothing else.
+assignment that changed is another object; and not again until a record of its group was replayed, or the settings
+of some group changed. Then it moves the session on, as any heartbeat does, and nothing else.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SteadyHeartbeat:
         """The member's session, if the heartbeat holds; what changes by records is looked at if there were any."""
         shard, soft, group = self._shard, self._soft, self._group
         if (
-            shard.changes != self._seen_changes
+            group.changes != self._seen_changes
             or shard.settings.override_changes != self._seen_overrides
             or soft.sessions.get(self._member.member_id) is not self._session
         ) and not self._has_looked_again():
@@ -97,7 +97,7 @@ class SteadyHeartbeat:
         ):
             self._session = self._soft.sessions.get(member_id)
             self._session_timeout_ms = settings.session_timeout_ms
-            self._seen_changes, self._seen_overrides = shard.changes, shard.settings.override_changes
+            self._seen_changes, self._seen_overrides = group.changes, shard.settings.override_changes
             return True
         return False
 

@@ -78,6 +78,18 @@ class GivenUp(NamedTuple):
         return f"{listed(names, count)} came from {who}" + ("" if how is None else f", which {how}")
 
 
+Noted: TypeAlias = dict[IdAndPartition, tuple[int, GivenUp]]
+"""What was given up last, by partition, with a number that rises."""
+
+
+class Mark(NamedTuple):
+    """How releases were: the partitions, and what was noted of those that were noted otherwise since."""
+
+    since_epoch: int
+    by_partition: Noted
+    former: dict[IdAndPartition, tuple[int, GivenUp] | None]
+
+
 @dataclass(slots=True)
 class Releases:
     """By which member each partition was given up last, of those that a member waits for in the present epoch.
@@ -86,19 +98,38 @@ class Releases:
     """
 
     since_epoch: int = 0  # A member of a former epoch waits for nothing here: it has not come yet.
-    _by_partition: dict[IdAndPartition, tuple[int, GivenUp]] = field(default_factory=dict)
+    _by_partition: Noted = field(default_factory=dict)
+    _number: int = 0  # Of what was given up last.
+    _marked: Mark | None = None
+
+    def mark(self) -> None:
+        """Have `go_back` come back to how it is now."""
+        self._marked = Mark(self.since_epoch, self._by_partition, {})
+
+    def go_back(self) -> None:
+        """Forget what changed since `mark`. Raises AssertionError if that was not called since the last time."""
+        marked, self._marked = self._marked, None
+        assert marked is not None, "there is nothing to go back to"
+        self.since_epoch, self._by_partition = marked.since_epoch, marked.by_partition
+        for each, former in marked.former.items():
+            if former is None:
+                del self._by_partition[each]
+            else:
+                self._by_partition[each] = former
 
     def begin_anew(self, epoch: int) -> None:
         """Forget all that was given up; from `epoch` on members wait for what they do not get."""
         self.since_epoch = epoch
-        self._by_partition.clear()
+        self._by_partition = {}
 
     def note(self, given_up: GivenUp) -> None:
         """Note what was given up, behind all that was before."""
-        _, (number, _) = next(reversed(self._by_partition.items()), (None, (0, given_up)))
-        for each in given_up.partitions:
-            self._by_partition.pop(each, None)
-            self._by_partition[each] = (number + 1, given_up)
+        noted, marked = self._by_partition, self._marked
+        self._number += 1
+        if marked is not None and marked.by_partition is noted:
+            for each in given_up.partitions:
+                marked.former.setdefault(each, noted.get(each))
+        noted.update(dict.fromkeys(given_up.partitions, (self._number, given_up)))
 
     def last_of(self, partitions: Iterable[IdAndPartition]) -> GivenUp | None:
         """Return what was given up last, of that which any of these partitions was among."""

@@ -19,6 +19,7 @@ from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.consumer.classic_members import join, on_classic_timer
 from coordinator.groups.consumer.classic_members import leave as leave_classic
 from coordinator.groups.consumer.downgrade import GroupDowngraded, join_instead, on_downgrade_stored
+from coordinator.groups.consumer.events import Course
 from coordinator.groups.consumer.leave import on_revocation_timer, on_session_timer
 from coordinator.groups.consumer.member import ClassicMember
 from coordinator.groups.consumer.member import OfferedProtocol as Stored
@@ -156,7 +157,7 @@ def test_a_member_that_is_silent_leaves_a_classic_group(policy: MigrationPolicy)
     on_session_timer(world.shard, MemberSessionTimer("g", "new"), LATER, world.effects)
     world.replay()
     assert world.shard.classic_groups["g"].state is PREPARING_REBALANCE
-    assert world.effects.then == GroupDowngraded("g")
+    assert world.effects.then == GroupDowngraded("g", Course())
 
 
 def test_a_member_that_gives_nothing_up_in_time_leaves_a_classic_group() -> None:
@@ -247,7 +248,9 @@ def test_a_downgrade_that_is_not_stored_leaves_the_consumer_group_with_new_sessi
     classic = world.shard.classic_groups["g"]
     park(classic, "a")
     after = Effects()
-    on_downgrade_stored(world.shard, GroupDowngraded("g"), ErrorCode.MESSAGE_TOO_LARGE, LATER, after)
+    on_downgrade_stored(
+        world.shard, GroupDowngraded("g", Course()), ErrorCode.MESSAGE_TOO_LARGE, LATER, after
+    )
     assert not world.shard.classic_groups
     assert "new" in world.shard.groups["g"].members
     assert [(each.reply_to, each.response.error_code) for each in after.replies] == [
@@ -266,7 +269,9 @@ def test_a_member_that_had_something_to_give_up_has_its_whole_time_for_it_again(
     replay_record(world.shard.groups, record.key, record.value)
     world.beat(leaving(), is_stored=False)
     after = Effects()
-    on_downgrade_stored(world.shard, GroupDowngraded("g"), ErrorCode.KAFKA_STORAGE_ERROR, LATER, after)
+    on_downgrade_stored(
+        world.shard, GroupDowngraded("g", Course()), ErrorCode.KAFKA_STORAGE_ERROR, LATER, after
+    )
     assert SetTimer(RevocationTimer("g", "new"), 65_000) in after.timers
 
 
@@ -321,7 +326,7 @@ def test_a_downgrade_that_is_stored_is_over(outcome: ErrorCode) -> None:
     world = mixed()
     world.beat(leaving())
     after = Effects()
-    on_downgrade_stored(world.shard, GroupDowngraded("g"), outcome, NOW, after)
+    on_downgrade_stored(world.shard, GroupDowngraded("g", Course()), outcome, NOW, after)
     assert after.timers == []
     assert "g" in world.shard.classic_groups
 

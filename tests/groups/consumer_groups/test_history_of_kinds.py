@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from coordinator.effects import GroupEvent
 from muster.spark.events.aggregators import MemberAggregator
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.groups.consumer import Consumer
 from tests.groups.consumer_groups.new_member import NewMember, settle
 from tests.groups.consumer_groups.test_shard import classic_group
@@ -211,3 +215,77 @@ def test_an_upgrade_that_the_log_refuses_is_no_event(driver: Driver) -> None:
         NewMember(driver, "new").send()
     assert driver.history == before
     assert driver.group().members
+
+
+def last_of_a_rebalance(driver: Driver, refused: Callable[[NewMember], object]) -> GroupEvent:
+    """The end of the rebalance in which `a` gives to `b`, and in whose midst the log refuses something."""
+    first, second = NewMember(driver, "a"), NewMember(driver, "b")
+    first.beat()
+    driver.advance(1_000)
+    second.beat()
+    driver.advance(2_000)
+    first.own(), first.own()
+    driver.advance(3_000)
+    with driver.refusing_records():
+        refused(second)
+    driver.advance(1_000)
+    settle(first, second)
+    return driver.last_event()
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda second: NewMember(second.driver, "stranger").send(),
+        lambda second: second.send(topic_partitions=[]),
+        lambda second: second.send(member_epoch=-1),
+    ],
+    ids=["another member joins", "the last one comes to its target", "the last one leaves"],
+)
+def test_what_the_log_refuses_amid_a_rebalance_leaves_no_trace_in_it(
+    driver: Driver, refused: Callable[[NewMember], object]
+) -> None:
+    event = last_of_a_rebalance(driver, refused)
+    assert (event.cause, event.rebalance_cause) == ("members_reconciled", "member_joined")
+    assert event.rebalance_ms == {"Reconciling": 6_000}
+    assert (event.last_member_id, event.last_arrival_ms) == ("a", 2_000)
+    assert event.last_given_up == ("orders-2", "orders-3")
+
+
+def test_a_refused_downgrade_leaves_the_rebalance_as_it_was(driver: Driver) -> None:
+    mixed_group(driver)
+    driver.advance(2_000)
+    stranger = NewMember(driver, "w")
+    stranger.beat()
+    driver.advance(3_000)
+    leaving = LeaveGroupRequest(
+        group_id="g", members=[MemberIdentity(member_id="new"), MemberIdentity(member_id="w")]
+    )
+    with driver.refusing_records():
+        driver.send(leaving, 5, "admin")
+    assert {"new", "w"} <= driver.shard.consumer_groups["g"].members.keys()
+    driver.advance(3_000)
+    stranger.leave()
+    assert told(driver, 1) == [("member_left", "Reconciling", "Assigning", 1)]
+    assert driver.last_event().phase_ms == {"Reconciling": 8_000}
+    assert driver.shard._state.consumers.soft("g").course.rebalance_cause == "group_upgraded"
+
+
+def test_a_group_without_members_whose_end_the_log_refuses_has_no_event_of_it(driver: Driver) -> None:
+    member = NewMember(driver, "m")
+    settle(member)
+    member.leave()
+    before = len(driver.history)
+    joining = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    with driver.refusing_records():
+        driver.send(joining, 3, "c")
+    assert "group_downgraded" not in [each.cause for each in driver.history[before:]]
+    driver.send(joining, 3, "c")
+    assert "group_downgraded" in [each.cause for each in driver.history[before:]]

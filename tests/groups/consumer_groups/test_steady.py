@@ -130,3 +130,15 @@ def test_a_session_that_is_over_is_no_longer_moved_although_no_record_says_so_ye
     assert not steady.beat(driver.now_ms)
     soft.begin_session("m", driver.now_ms, 45_000, effects)
     assert steady.beat(driver.now_ms), "with a session of its own again"
+
+
+def test_a_static_member_that_left_for_now_has_no_steady_heartbeat(driver: Driver) -> None:
+    """It is a member still, in epoch -2, and the group is where it was: an old heartbeat keeps no session."""
+    member = NewMember(driver, "m", instance_id="i")
+    settle(member)
+    steady = steady_of(driver, member)
+    assert steady is not None
+    assert steady.beat(driver.now_ms)
+    assert member.beat(member_epoch=-2, instance_id="i").member_epoch == -2
+    assert not steady.beat(driver.now_ms)
+    assert steady_of(driver, member) is None
