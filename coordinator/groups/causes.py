@@ -15,6 +15,9 @@ from typing import Final, NamedTuple, Protocol
 REASON_MAX_CHARS: Final = 255
 """Number of characters kept of the reason a client sends; the Java client cuts its reasons to the same length."""
 
+REASONS_MAX: Final = 5
+"""Reasons that are shown, where several members leave at once for different ones: 40 characters for each."""
+
 NAMED_WITH_REASON_MAX: Final = 3
 """Members that are named with the reason they give, where several leave at once for different ones."""
 
@@ -170,20 +173,28 @@ def combined(causes: Sequence[Cause]) -> Cause:
 def _reasons(causes: Sequence[Cause]) -> str | None:
     members: dict[str | None, list[str]] = {}
     for cause in causes:
-        members.setdefault(cause.client_reason, []).append(cause.group_instance_id or cause.member_id or "")
+        who = cause.group_instance_id or cause.client_id or cause.member_id or ""
+        members.setdefault(cause.client_reason, []).append(who)
     if len(members) == 1:
         return causes[0].client_reason
-    share = REASON_MAX_CHARS // len(members) - len(", ")
-    reasons = [_reason_of(who, reason, share) for reason, who in members.items()]
-    return ", ".join(reasons)[:REASON_MAX_CHARS]
+    shown = list(members.items())[:REASONS_MAX]
+    left = len(members) - len(shown)
+    share = REASON_MAX_CHARS // (len(shown) + bool(left)) - len(", ")
+    reasons = [_reason_of(who, reason, share) for reason, who in shown]
+    return ", ".join([*reasons, counted(left, "more reason")] if left else reasons)
 
 
 def _reason_of(members: list[str], reason: str | None, most: int) -> str:
-    """A reason with those that gave it, no longer than that is, so that none crowds out the others."""
+    """A reason with those that gave it, no longer than that is; half of the room is the reason's."""
     who = listed(members[:NAMED_WITH_REASON_MAX], len(members))
-    room = max(most - len(f" ({who})"), 1)
-    text = reason or "none"
-    return f"{text if len(text) <= room else text[: room - 1] + '…'} ({who})"
+    if len(who) > most // 2 and len(members) > 1:
+        who = counted(len(members), "member")
+    who = _cut(who, most // 2)
+    return f"{_cut(reason or 'none', most - len(f' ({who})'))} ({who})"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "\u2026"
 
 
 def listed(first: Sequence[str], count: int) -> str:

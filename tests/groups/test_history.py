@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.effects import GroupEvent
-from coordinator.groups.causes import REASON_MAX_CHARS, CauseKind
+from coordinator.groups.causes import REASON_MAX_CHARS, Cause, CauseKind, combined
 from coordinator.groups.classic.events import REMOVED_IDS_MAX
 from coordinator.groups.classic.partition_counts import TOPICS_MAX
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -171,3 +171,33 @@ def test_no_reason_crowds_out_that_of_another_member(driver: Driver) -> None:
     assert len(event.client_reason) <= REASON_MAX_CHARS
     assert event.client_reason.startswith("x" * 70)
     assert "… (i-b), short (c)" in event.client_reason
+
+
+def cause(number: int, reason: str | None, client_id: str) -> Cause:
+    member_id = f"{client_id}-{number:036}"
+    return Cause(
+        CauseKind.MEMBER_LEFT,
+        client_reason=reason,
+        member_id=member_id,
+        client_id=client_id,
+        removed=(member_id,),
+    )
+
+
+def test_of_many_reasons_the_first_ones_can_be_read_and_the_others_are_counted() -> None:
+    """However long the names are of those that give them."""
+    given = [cause(number, f"reason {number} of a job that ends", "c" * 200) for number in range(8)]
+    reason = combined(given).client_reason
+    assert reason is not None
+    assert len(reason) <= REASON_MAX_CHARS
+    shown = reason.split(", ")
+    assert all(each.startswith(f"reason {number} of") for number, each in enumerate(shown[:-1]))
+    assert all(each.endswith("ccc…)") for each in shown[:-1])
+    assert (len(shown), shown[-1]) == (6, "3 more reasons")
+
+
+def test_those_that_give_one_reason_are_counted_where_their_names_are_long() -> None:
+    given = [
+        cause(number, "scale down" if number else "moved", f"consumer-{'x' * 50}") for number in range(4)
+    ]
+    assert combined(given).client_reason == f"moved (consumer-{'x' * 50}), scale down (3 members)"
