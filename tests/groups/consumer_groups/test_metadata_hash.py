@@ -16,7 +16,14 @@ FOO, BAR = topic("foo", 1, 6), topic("bar", 2, 3)
 
 
 @pytest.mark.parametrize(
-    ("image", "expected"), [(FOO, 3548537780593236828), (BAR, -3937720429319290084)], ids=["foo", "bar"]
+    ("image", "expected"),
+    [
+        (FOO, 3548537780593236828),
+        (BAR, -3937720429319290084),
+        (topic("foo", 1, 6, "a"), 8700870764006133384),
+        (topic("foo", 1, 6, "b", "a"), -3658057253350578497),
+    ],
+    ids=["foo", "bar", "a rack", "two racks"],
 )
 def test_one_topic(image: TopicImage, expected: int) -> None:
     assert topic_hash(image) == expected
