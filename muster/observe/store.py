@@ -23,6 +23,8 @@ STATE: Final = "state.json"
 LOCK: Final = "lock"
 FILE_BYTES: Final = 16 << 20
 TOTAL_BYTES: Final = 1 << 30
+_FIELDS: Final = (("cluster_id", str), ("topic_id", str), ("file", int), ("bytes", int), ("state", dict))
+"""Of the state, beside its schema."""
 
 
 class StoreError(Exception):
@@ -206,6 +208,8 @@ def _read_state(directory: Path) -> dict[str, Any] | None:
         whole: dict[str, Any] = json.loads(text)
         if whole["schema"] != SCHEMA:
             raise StoreError(f"{directory} is of schema {whole['schema']}, this version knows {SCHEMA}")
+        if any(type(whole[name]) is not kind for name, kind in _FIELDS):
+            raise ValueError("fields of wrong types")
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{directory / STATE} makes no sense: {error!r}") from None
     return whole
