@@ -16,9 +16,9 @@ from typing import Any, Final
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
 from coordinator.groups.classic.states import DEAD
-from coordinator.groups.consumer.record_schemas import CONSUMER_GROUP_SCHEMAS, ConsumerGroupMetadataKey
+from coordinator.groups.consumer.record_schemas import ConsumerGroupMetadataKey
 from coordinator.groups.record_codec import decode_record
-from coordinator.groups.record_schemas import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey
+from coordinator.groups.record_schemas import LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, GroupMetadataKey
 from muster.observe.classic import Generation, generation_events
 from muster.observe.consumer import ConsumerGroupFold
 from muster.observe.evidence import At, Change, Evidence, Step, difference, observed_event
@@ -30,8 +30,7 @@ MAX_GROUPS: Final = 100_000
 MAX_MEMBERS: Final = 1_000_000
 """Members of all groups that are kept, some 500 MB."""
 
-_CONSUMER_KEYS: Final = tuple(key for key, _ in CONSUMER_GROUP_SCHEMAS.values())
-_COMMIT_KEYS: Final = (OffsetCommitKey, LegacyOffsetCommitKey)
+_COMMIT_TYPES: Final = tuple(number.to_bytes(2, "big") for number in (LEGACY_OFFSET_COMMIT, OFFSET_COMMIT))
 
 
 @dataclass(slots=True)
@@ -221,14 +220,17 @@ class Fold:
 
     def take(self, key: bytes | None, value: bytes | None, at: At) -> list[GroupEvent]:
         """Take in one record of the log; return the events that are complete with it, oldest first."""
+        is_commit = (
+            key is not None and key[:2] in _COMMIT_TYPES
+        )  # Most records are: its value is not looked at.
         try:
-            record = decode_record(key, value)
+            record = decode_record(key, None if is_commit else value)
         except DecodeError as error:
             return self._take_unreadable(key, str(error), at)
         if record is None:
             return []  # Of a kind of group that has no history here.
-        if isinstance(record.key, _COMMIT_KEYS):
-            if record.value is not None and (group := self._groups.get(record.key.group)):
+        if is_commit:
+            if value is not None and (group := self._groups.get(record.key.group)):
                 self._heard(group, at)
             return []
         group = self._group(record.key)
@@ -273,7 +275,7 @@ class Fold:
             record = decode_record(key, None)
         except DecodeError:
             return []  # Not even the group can be told.
-        if record is None or isinstance(record.key, _COMMIT_KEYS):
+        if record is None:
             return []
         events = self._group(record.key).take_unreadable(reason, at)
         return events + self._forget_oldest()

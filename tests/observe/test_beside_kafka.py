@@ -31,6 +31,7 @@ from coordinator.history.events import encode_event
 from harness.kafka_broker import KafkaBroker
 from harness.observer import Observer, unique
 from harness.processes import free_port, wait_until
+from harness.wire import WireClient
 from muster.cli import run
 from muster.groups.rebalance_views import rebalance_views
 from muster.groups.rebalances import RebalanceFold
@@ -39,9 +40,11 @@ from muster.observe.reading import read_stored_history
 from muster.observe.store import STATE, open_events
 from tests.clients.conftest import QUICK
 from tests.clients.fleet import ROOT, Fleet, Worker
+from tests.server.joining import join, sync
 
 OFFSETS = "__consumer_offsets"
 DEADLINE_S = 60.0
+JOIN_VERSION, SYNC_VERSION = 3, 2  # A first JoinGroup is answered with a generation up to version 3.
 READS = {1: "Fetch", 2: "ListOffsets", 3: "Metadata", 18: "ApiVersions"}
 
 Generations = dict[int, set[str]]
@@ -216,6 +219,30 @@ def assert_told(events: tuple[GroupEvent, ...]) -> None:
     }
     took = [view.rebalance.duration_ms for view in rebalance_views(events) if view.rebalance]
     assert all(0 <= each < DEADLINE_S * 1_000 for each in took)
+
+
+def test_a_generation_whose_assignment_never_came_is_a_gap(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """The leader joins a second and a third time, with another subscription each, and does not sync the second."""
+    watcher = Observer(kafka.bootstrap)
+    watcher.commit(
+        unique("group"), watcher.create_topic("observed", 1), {0: 0}
+    )  # From then on there are groups.
+    with WireClient(kafka.bootstrap) as client:
+        first = client.ask(join(), JOIN_VERSION)
+        client.ask(sync(first), SYNC_VERSION)
+        for metadata in (b"second", b"third"):
+            again = join(first.member_id)
+            again.protocols[0].metadata = metadata
+            latest = client.ask(again, JOIN_VERSION)
+        client.ask(sync(latest), SYNC_VERSION)
+        store = tmp_path / "store"
+        output = Output(store=store)
+        assert observe(bootstrap=kafka.bootstrap, output=output, extent=Extent(until_end=True)) == 0
+    events = read_stored_history(store, "m").history.events
+    assert observed_generations(events).keys() == stored_generations(kafka.bootstrap, "m").keys() == {1, 3}
+    assert [event.reason for event in events if event.cause == "generations_missing"] == [
+        "generations are missing: 2, never stored, as no assignment of them came"
+    ]
 
 
 def ends(bootstrap: str) -> Mapping[str, int]:
