@@ -227,6 +227,8 @@ async def connected(bootstrap: str) -> AsyncIterator[Cluster]:
         if not client.cluster.brokers():
             raise ClusterError(f"{bootstrap} answers, but its metadata names no broker")
         yield Cluster(client, bootstrap)
+    except BrokenPipeError:
+        raise  # Of our own output: one of a connection is a KafkaError.
     except (KafkaError, OSError, ValueError) as error:
         raise ClusterError(f"no Kafka broker answers on {bootstrap} ({error})") from None
     finally:

@@ -33,6 +33,7 @@ from harness.observer import Observer, unique
 from harness.processes import free_port, wait_until
 from harness.wire import WireClient
 from muster.cli import run
+from muster.closed_output import STATUS_NOT_READ
 from muster.groups.rebalance_views import rebalance_views
 from muster.groups.rebalances import RebalanceFold
 from muster.observe.commands import Extent, Output, observe
@@ -243,6 +244,12 @@ def test_a_generation_whose_assignment_never_came_is_a_gap(kafka: KafkaBroker, t
     assert [event.reason for event in events if event.cause == "generations_missing"] == [
         "generations are missing: 2, never stored, as no assignment of them came"
     ]
+    with observing(kafka, "--until-end") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(DEADLINE_S) == STATUS_NOT_READ, "as for any program whose output is not read"
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
 
 
 def ends(bootstrap: str) -> Mapping[str, int]:
