@@ -262,6 +262,18 @@ def rows_in_spite_of_refusal(rows: tuple[HistoryRow, ...]) -> tuple[HistoryRow, 
     return tuple(row for row in rows if not row.is_by_records)
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What `muster observe` says of an event that it inferred from the records of another coordinator."""
+
+    evidence: str  # A slug of `muster.observe.evidence.Evidence`: what the event, and so its cause, rests on.
+    partition: int  # Of `__consumer_offsets`, and the offset of the record that showed it.
+    offset: int
+    leader_id: str | None = None
+    members: tuple[Mapping[str, str | None], ...] | None = None  # Of the generation; None: not listed.
+    missing_generations: tuple[int, int] | None = None  # The first and the last of those that are missing.
+
+
 @dataclass(slots=True)  # Not frozen: one with so many fields would take four times as long to make.
 class GroupEvent:
     """One line of a group's history, for people: what changed, why, and by which member or client."""
@@ -283,9 +295,7 @@ class GroupEvent:
     client_reason: str | None = None  # The client's own reason (KIP-800); `reason` includes it.
     last_client_id: str | None = None  # Client of the last member to arrive.
     last_client_host: str | None = None
-    last_arrival_ms: int | None = (
-        None  # When it arrived: since the phase, or a consumer group's rebalance, began.
-    )
+    last_arrival_ms: int | None = None  # When: since the phase, or a consumer group's rebalance, began.
     last_group_instance_id: str | None = None
     last_given_up_count: int = 0  # Partitions that it gave up then.
     last_given_up: tuple[str, ...] = ()  # The first few of them, as "topic-partition".
@@ -294,6 +304,7 @@ class GroupEvent:
     rebalance_cause: str | None = None  # If a rebalance ended: the slug of the cause that began it.
     rebalance_ms: dict[str, int] = field(default_factory=dict)  # And its time in each phase, all attempts.
     dropped_count: int = 0  # Events of any groups lost before this one: the queue was full.
+    observed: Observed | None = None  # None: the coordinator itself recorded the event.
 
 
 class Result(NamedTuple):

@@ -32,6 +32,11 @@ app.command(
 app.command(
     "muster.log.commands:app", name="log", help="Logs on the disk: look, check, repair, move offsets."
 )
+app.command(
+    "muster.observe.commands:observe",
+    name="observe",
+    help="Keep the history of groups of an existing Kafka, read only.",
+)
 app.command("muster.spark.commands:app", name="spark", help="Run a Spark job on a topic: any Kafka cluster.")
 
 

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from io import BytesIO
 from typing import Any, Final, TypeVar
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
@@ -174,9 +174,28 @@ class Cluster:
         return await retried(ask)
 
     @asynccontextmanager
-    async def reader(self) -> AsyncIterator[AIOKafkaConsumer]:
-        """A consumer without a group, on connections of its own: it reads records, which `send` does not."""
-        consumer = AIOKafkaConsumer(bootstrap_servers=self._bootstrap, enable_auto_commit=False)
+    async def writer(self) -> AsyncIterator[AIOKafkaProducer]:
+        """An idempotent producer, on connections of its own."""
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self._bootstrap, client_id=_CLIENT_ID, enable_idempotence=True
+        )
+        await producer.start()
+        try:
+            yield producer
+        finally:
+            await producer.stop()
+
+    @asynccontextmanager
+    async def reader(self, *, resets: bool = True) -> AsyncIterator[AIOKafkaConsumer]:
+        """A consumer without a group, on connections of its own: it reads records, which `send` does not.
+
+        Without `resets` it raises OffsetOutOfRangeError for an offset that the log lacks, and goes nowhere else.
+        """
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            enable_auto_commit=False,
+            auto_offset_reset="latest" if resets else "none",
+        )
         await consumer.start()
         try:
             yield consumer
@@ -208,6 +227,8 @@ async def connected(bootstrap: str) -> AsyncIterator[Cluster]:
         if not client.cluster.brokers():
             raise ClusterError(f"{bootstrap} answers, but its metadata names no broker")
         yield Cluster(client, bootstrap)
+    except BrokenPipeError:
+        raise  # Of our own output: one of a connection is a KafkaError.
     except (KafkaError, OSError, ValueError) as error:
         raise ClusterError(f"no Kafka broker answers on {bootstrap} ({error})") from None
     finally:

@@ -143,7 +143,7 @@ def test_events_for_programs_are_those_on_the_topic() -> None:
             GroupHistory((EVENT, GAP), 0),
             ["7 events, of this or other groups, were dropped where the history says so"],
         ),
-        (GroupHistory((), 0), ["the topic holds no events of group g"]),
+        (GroupHistory((), 0), ["there are no events of group g"]),
     ],
 )
 def test_what_is_missing_is_shown_beside_the_events(found: GroupHistory, shown: list[str]) -> None:

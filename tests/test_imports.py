@@ -117,6 +117,20 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.history.events",
         "protocol",
     ),
+    # It makes the daemon's events of what it infers from records, which are those of any coordinator.
+    "muster/observe": (
+        "muster",
+        "coordinator.effects",
+        "coordinator.groups.causes",
+        "coordinator.groups.classic.states",
+        "coordinator.groups.consumer.record_schemas",
+        "coordinator.groups.consumer.states",
+        "coordinator.groups.record_codec",
+        "coordinator.groups.record_schemas",
+        "coordinator.history.events",
+        "coordinator.history.topic",
+        "protocol",
+    ),
     # It reads the daemon's files, so it shares what gives them meaning; nothing of what runs the daemon.
     "muster/log": (
         "muster",

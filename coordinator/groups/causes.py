@@ -67,6 +67,12 @@ class CauseKind(Enum):
         "first member of the consumer protocol joined, group is classic no longer",
     )
     GROUP_DOWNGRADED = "group_downgraded", "last member of the consumer protocol gone, group is classic again"
+    # Only of what `muster observe` infers from the records of another coordinator.
+    MEMBER_GONE = "member_gone", "member left or expired"
+    CAUSE_UNKNOWN = "cause_unknown", "cause not known"
+    GROUP_REMOVED = "group_removed", "group deleted or expired"
+    GENERATIONS_MISSING = "generations_missing", "generations are missing"
+    RECORD_NOT_READ = "record_not_read", "a record of the group could not be read"
     # The history itself.
     EVENTS_DROPPED = "events_dropped", "events were dropped"
 
@@ -74,6 +80,17 @@ class CauseKind(Enum):
         self.slug = slug
         self.text = text
 
+
+ONLY_OBSERVED: Final = frozenset(
+    (
+        CauseKind.MEMBER_GONE,
+        CauseKind.CAUSE_UNKNOWN,
+        CauseKind.GROUP_REMOVED,
+        CauseKind.GENERATIONS_MISSING,
+        CauseKind.RECORD_NOT_READ,
+    )
+)
+"""Causes of events that `muster observe` infers from records; no coordinator of ours has them."""
 
 RENAMED_SLUGS: Final = {
     "group_over_size": CauseKind.GROUP_OVER_MAX_SIZE.slug,

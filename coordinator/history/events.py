@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from json.encoder import encode_basestring
 from typing import Any, Final
 
-from coordinator.effects import GroupEvent, HistoryRow
+from coordinator.effects import GroupEvent, HistoryRow, Observed
 from coordinator.groups.causes import CauseKind, counted
 
 TOPIC: Final = "__group_events"
@@ -221,13 +221,20 @@ def encode_event(event: GroupEvent) -> tuple[bytes, bytes]:
         f'"last_given_up_count":{event.last_given_up_count},"last_given_up":[{given_up}],'
         f'"removed_count":{event.removed_count},"removed_member_ids":[{removed}],'
         f'"rebalance_cause":{_quoted(event.rebalance_cause)},"rebalance_ms":{_times(event.rebalance_ms)},'
-        f'"dropped_count":{event.dropped_count}}}'
+        f'"dropped_count":{event.dropped_count}{_observed_field(event.observed)}}}'
     )
     return event.group_id.encode(), value.encode()
 
 
 def _quoted(text: str | None) -> str:
     return "null" if text is None else encode_basestring(text)
+
+
+def _observed_field(observed: Observed | None) -> str:
+    """The last field, which events that the coordinator recorded do not have."""
+    if observed is None:
+        return ""
+    return f',"observed":{json.dumps(asdict(observed), ensure_ascii=False, separators=(",", ":"))}'
 
 
 def _times(times_ms: dict[str, int]) -> str:
@@ -254,6 +261,20 @@ def _event(fields: dict[str, Any]) -> GroupEvent:
     try:
         for name in _LISTS:
             known[name] = tuple(known.get(name, ()))
+        if known.get("observed") is not None:
+            known["observed"] = _observed(known["observed"])
         return GroupEvent(**known)
     except TypeError as error:
         raise HistoryError(f"an event without its fields: {error}") from None
+
+
+def _observed(fields: Any) -> Observed:
+    """What was observed, with the fields that this version knows. Raises TypeError, as for a missing field."""
+    if not isinstance(fields, dict):
+        raise TypeError("observed is no object")
+    known = {name: fields[name] for name in Observed.__dataclass_fields__ if name in fields}
+    if known.get("members") is not None:
+        known["members"] = tuple(known["members"])
+    if known.get("missing_generations") is not None:
+        known["missing_generations"] = tuple(known["missing_generations"])
+    return Observed(**known)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 from cyclopts import App, Parameter
@@ -17,7 +18,7 @@ from muster.cluster import DEFAULT_BOOTSTRAP, ClusterError, connected
 from muster.groups import history_tables, tables
 from muster.groups.admin import commit_moves, delete_groups, list_groups
 from muster.groups.descriptions import describe_group, require_no_members
-from muster.groups.history import MAX_EVENTS, read_history
+from muster.groups.history import MAX_EVENTS, GroupHistory, read_history
 from muster.groups.rebalance_views import rebalance_views
 from muster.groups.reset_offsets import (
     ShiftBy,
@@ -30,6 +31,8 @@ from muster.groups.reset_offsets import (
     parse_topics,
     plan_reset,
 )
+from muster.observe.reading import read_stored_history
+from muster.observe.store import StoreError
 from muster.sentences import remark, say
 from protocol.errors import ErrorCode
 
@@ -212,16 +215,25 @@ def history(
     *,
     events: Annotated[bool, Parameter(negative="", help="one row per event, not per rebalance")] = False,
     newest: Annotated[int, Parameter(help=f"so many events at most, up to {MAX_EVENTS:,}")] = NEWEST_EVENTS,
+    store: Annotated[Path | None, Parameter(help="read what `muster observe` keeps in DIR")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> int:
     """Show what happened to a group: every rebalance with its cause, its member and how long it took."""
 
+    async def read() -> GroupHistory:
+        if store is None:
+            async with connected(bootstrap) as cluster:
+                return await read_history(cluster, group, newest)
+        stored = read_stored_history(store, group, newest)
+        for sentence in stored.remarks():
+            remark(sentence)
+        return stored.history
+
     async def run() -> int:
         if not 1 <= newest <= MAX_EVENTS:
             raise UsageError(f"--newest {newest} must be from 1 to {MAX_EVENTS}")
-        async with connected(bootstrap) as cluster:
-            found = await read_history(cluster, group, newest)
+        found = await read()
         for sentence in history_tables.remarks(group, found):
             remark(sentence)
         if as_json:
@@ -251,6 +263,6 @@ def _status(command: Coroutine[None, None, int]) -> int:
     except UsageError as error:
         say(error)
         return STATUS_NOT_UNDERSTOOD
-    except ClusterError as error:
+    except (ClusterError, StoreError) as error:
         say(error)
         return STATUS_FAILED

@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import NoneType
 from typing import Any, Final
 
-from coordinator.effects import GroupEvent
+from coordinator.effects import GroupEvent, Observed
 from coordinator.groups.causes import RENAMED_SLUGS, current_slug
 from coordinator.history.events import HistoryError, decode_event
 
@@ -48,6 +48,7 @@ _TYPES: Final[tuple[tuple[str, tuple[type, ...]], ...]] = (
     ("rebalance_cause", (str, NoneType)),
     ("rebalance_ms", (dict,)),
     ("dropped_count", (int,)),
+    ("observed", (Observed, NoneType)),
 )
 _FIELD_TYPES: Final[tuple[tuple[str, Callable[[GroupEvent], Any], tuple[type, ...]], ...]] = tuple(
     (name, getattr(GroupEvent, name).__get__, types) for name, types in _TYPES
@@ -60,6 +61,7 @@ _BOUNDS: Final = (
     ("dropped_count", 0, _LONG_MAX),
     ("wall_ms", 0, WALL_MS_MAX),
 )
+_OF_A_MEMBER: Final = frozenset(("member_id", "group_instance_id", "client_id", "client_host"))
 
 
 def read_event(key: bytes | None, value: bytes | None) -> GroupEvent:
@@ -107,6 +109,21 @@ def _check_inner(event: GroupEvent) -> None:
         raise HistoryError(f"last_arrival_ms is out of range: {event.last_arrival_ms}")
     if event.from_state == event.to_state == "" and not event.dropped_count:
         raise HistoryError("an event without states")
+    if event.observed is not None:
+        _check_observed(event.observed)
+
+
+def _check_observed(observed: Observed) -> None:
+    """Raises HistoryError for wrong values within `observed`."""
+    numbers: list[object] = [observed.partition, observed.offset, *(observed.missing_generations or (0, 0))]
+    if len(numbers) != 4 or any(type(number) is not int for number in numbers):
+        raise HistoryError("observed has something else than numbers")
+    members: list[object] = list(observed.members or ())
+    if any(not isinstance(member, dict) or not member.keys() >= _OF_A_MEMBER for member in members):
+        raise HistoryError("observed has something else than members")
+    texts = [text for member in members if isinstance(member, dict) for text in member.values()]
+    if any(type(text) not in (str, NoneType) for text in (observed.evidence, observed.leader_id, *texts)):
+        raise HistoryError("observed has something else than texts")
 
 
 def _check_text(value: bytes) -> None:

@@ -98,7 +98,7 @@ def remarks(group_id: str, history: GroupHistory) -> Iterator[str]:
     if dropped := sum(event.dropped_count for event in history.events):
         yield f"{dropped:,} events, of this or other groups, were dropped where the history says so"
     if not any(event.group_id for event in history.events):
-        yield f"the topic holds no events of group {group_id}"
+        yield f"there are no events of group {group_id}"
 
 
 def local_time(wall_ms: int) -> str:

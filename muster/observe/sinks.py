@@ -1,0 +1,127 @@
+"""Where observed events go: a store, the topic `__group_events` of the cluster, or standard output.
+
+A sink is written in order. Of several, the store is last: its checkpoint is what a restart goes on from, so events
+behind it may come to the topic a second time, where readers count copies once, and never to the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from coordinator.effects import GroupEvent
+from coordinator.history.events import TOPIC, encode_event
+from coordinator.history.topic import BATCH_BYTES, history_topic_config
+from muster.cluster import Cluster, ClusterError, check
+from muster.observe.follow import Sink
+from muster.observe.lines import event_line
+from muster.observe.store import Store
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+RETENTION_MS: Final = 7 * 24 * 3_600_000
+RETENTION_BYTES: Final = 100 << 20
+"""As the daemon has them by default."""
+
+RECORD_BYTES: Final = BATCH_BYTES // 2
+"""An event that is larger goes to the topic without the list of members, which the store keeps."""
+
+
+class StoreSink:
+    """Writes to a store, off the loop."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def write(self, events: list[GroupEvent]) -> None:
+        lines = [encode_event(event)[1] for event in events]
+        await asyncio.to_thread(self._store.append, lines)
+
+    async def checkpoint(self, dump: Callable[[], dict[str, Any]]) -> None:
+        await asyncio.to_thread(self._store.checkpoint, dump())
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        return self._store.is_checkpoint_due
+
+
+class TopicSink:
+    """Writes to `__group_events`; an event is there once `write` returns. Raises ClusterError."""
+
+    def __init__(self, producer: AIOKafkaProducer) -> None:
+        self._producer = producer
+
+    async def write(self, events: list[GroupEvent]) -> None:
+        try:
+            sent = [await self._send(event) for event in events]
+            await asyncio.gather(*sent)
+        except KafkaError as error:
+            raise ClusterError(f"writing to {TOPIC}: {error!r}") from None
+
+    async def _send(self, event: GroupEvent) -> asyncio.Future[Any]:
+        key, value = encode_event(event)
+        if len(value) > RECORD_BYTES and event.observed is not None:
+            key, value = encode_event(replace(event, observed=replace(event.observed, members=None)))
+        sent: asyncio.Future[Any] = await self._producer.send(TOPIC, value, key, timestamp_ms=event.wall_ms)
+        return sent
+
+    async def checkpoint(self, dump: Callable[[], dict[str, Any]]) -> None:
+        """Nothing is left to do: `write` has waited."""
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        return False
+
+
+class PrintSink:
+    """Prints a line per event to standard output, for people or as JSON."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+
+    async def write(self, events: list[GroupEvent]) -> None:
+        for event in events:
+            line = encode_event(event)[1].decode() if self._as_json else event_line(event)
+            print(line, flush=True)
+
+    async def checkpoint(self, dump: Callable[[], dict[str, Any]]) -> None:
+        """What was printed stays printed; there is no state."""
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        return False
+
+
+class SeveralSinks:
+    """Writes to each of several sinks, in their order."""
+
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        self._sinks = sinks
+
+    async def write(self, events: list[GroupEvent]) -> None:
+        for sink in self._sinks:
+            await sink.write(events)
+
+    async def checkpoint(self, dump: Callable[[], dict[str, Any]]) -> None:
+        for sink in self._sinks:
+            await sink.checkpoint(dump)
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        return any(sink.is_checkpoint_due for sink in self._sinks)
+
+
+async def make_topic(cluster: Cluster) -> None:
+    """Make `__group_events` unless it is there, with the daemon's settings. Raises ClusterError."""
+    config = history_topic_config(RETENTION_MS, RETENTION_BYTES)
+    configs = [CreatableTopicConfig(name=name, value=value) for name, value in config.items()]
+    topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=-1, configs=configs)
+    answer = await cluster.send_to_any(CreateTopicsRequest(topics=[topic]))
+    for result in answer.topics:
+        if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            check(f"making the topic {TOPIC}", result.error_code)

@@ -1,0 +1,362 @@
+"""`muster observe` beside a real Apache Kafka, with clients of both protocols that join, leave and are killed.
+
+The judge is the log itself, read by an independent consumer: every generation that was stored must be found with
+its members, numbers without a record as gaps; and neither a record nor a request that writes may come from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.conn import AIOKafkaConnection
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from coordinator.effects import GroupEvent
+from coordinator.groups.consumer.record_schemas import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+)
+from coordinator.groups.record_codec import decode_record
+from coordinator.groups.record_schemas import GroupMetadataKey
+from coordinator.history.events import encode_event
+from harness.kafka_broker import KafkaBroker
+from harness.observer import Observer, unique
+from harness.processes import free_port, wait_until
+from harness.wire import WireClient
+from muster.cli import run
+from muster.closed_output import STATUS_NOT_READ
+from muster.groups.rebalance_views import rebalance_views
+from muster.groups.rebalances import RebalanceFold
+from muster.observe.commands import Extent, Output, observe
+from muster.observe.reading import read_stored_history
+from muster.observe.store import STATE, open_events
+from tests.clients.conftest import QUICK
+from tests.clients.fleet import ROOT, Fleet, Worker
+from tests.server.joining import join, sync
+
+OFFSETS = "__consumer_offsets"
+DEADLINE_S = 60.0
+JOIN_VERSION, SYNC_VERSION = 3, 2  # A first JoinGroup is answered with a generation up to version 3.
+READS = {1: "Fetch", 2: "ListOffsets", 3: "Metadata", 18: "ApiVersions"}
+
+Generations = dict[int, set[str]]
+"""The client ids of the members of each generation."""
+
+
+@pytest.fixture(scope="module")
+def kafka(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(tmp_path_factory.mktemp("kafka"), QUICK) as broker:
+        yield broker
+
+
+@contextmanager
+def observing(broker: KafkaBroker, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """`muster observe` as a process; asked to end if it still runs."""
+    command = [sys.executable, "-m", "muster", "observe", "--bootstrap", broker.bootstrap, *options]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def stopped(process: subprocess.Popen[str], number: signal.Signals) -> tuple[str, str]:
+    """End it by a signal; return what it said."""
+    process.send_signal(number)
+    said = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, said
+    return said
+
+
+def log_records(bootstrap: str) -> Iterator[tuple[Any, Any]]:
+    """All records of the log as they are now, by a consumer of another library."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "log_level": 0}
+    )
+    partitions = consumer.list_topics(OFFSETS, timeout=20).topics[OFFSETS].partitions
+    try:
+        for partition in partitions:
+            begin, end = consumer.get_watermark_offsets(TopicPartition(OFFSETS, partition), timeout=20)
+            consumer.assign([TopicPartition(OFFSETS, partition, OFFSET_BEGINNING)])
+            at = begin
+            while at < end and (message := consumer.poll(20)) is not None:
+                at = (message.offset() or 0) + 1
+                if record := decode_record(message.key(), message.value()):
+                    yield record.key, record.value
+    finally:
+        consumer.close()
+
+
+def stored_generations(bootstrap: str, group: str) -> Generations:
+    """The generations of a group that the log has, each with its members, as the judge reads them."""
+    found: Generations = {}
+    members: dict[str, str] = {}
+    for key, value in log_records(bootstrap):
+        match key:
+            case GroupMetadataKey() if key.group == group and value is not None and value.generation:
+                found[value.generation] = {member.client_id for member in value.members}
+            case ConsumerGroupMemberMetadataKey() if key.group_id == group:
+                members.pop(key.member_id, None)
+                if value is not None:
+                    members[key.member_id] = value.client_id
+            case ConsumerGroupMetadataKey() if key.group_id == group and value is not None:
+                found[value.epoch] = set(members.values())
+    return found
+
+
+def observed_generations(events: tuple[GroupEvent, ...]) -> Generations:
+    """The generations that events list, each with its members."""
+    return {
+        event.generation_id: {str(member["client_id"]) for member in event.observed.members}
+        for event in events
+        if event.observed is not None and event.observed.members is not None
+    }
+
+
+def missing_generations(events: tuple[GroupEvent, ...]) -> set[int]:
+    gaps = [event.observed.missing_generations for event in events if event.observed is not None]
+    return {number for gap in gaps if gap is not None for number in range(gap[0], gap[1] + 1)}
+
+
+class Script:
+    """A group whose members come and go, each step waited for in the store."""
+
+    def __init__(self, broker: KafkaBroker, fleet: Fleet, store: Path, family: str, protocol: str) -> None:
+        self.group = unique("group")
+        self._topic = Observer(broker.bootstrap).create_topic("observed", 4)
+        self._fleet, self._store, self._family, self._protocol = fleet, store, family, protocol
+
+    def start(self, name: str) -> Worker:
+        config = {"group": self.group, "topics": [self._topic], "client_id": name}
+        return self._fleet.start(self._family, "member", protocol=self._protocol, **config)
+
+    def wait(self, *clients: str) -> tuple[GroupEvent, ...]:
+        """Wait until the newest generation in the store has these members, and is settled; return all events."""
+
+        def found() -> tuple[GroupEvent, ...] | None:
+            events = self.events()
+            generations = observed_generations(events)
+            is_there = bool(generations) and generations[max(generations)] == set(clients)
+            return events if is_there and events[-1].to_state in ("Stable", "Empty") else None
+
+        return wait_until(found, f"{self.group} has the members {clients}", DEADLINE_S) or ()
+
+    def events(self) -> tuple[GroupEvent, ...]:
+        """All that the store has of the group, once there is a store."""
+        if not (self._store / STATE).exists():
+            return ()
+        return read_stored_history(self._store, self.group).history.events
+
+
+@pytest.fixture
+def fleet(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Fleet]:
+    clients = Fleet(kafka.bootstrap, tmp_path)
+    yield clients
+    clients.close()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("family", ["confluent", "java"])
+def test_every_generation_is_found_with_its_members(
+    kafka: KafkaBroker, fleet: Fleet, tmp_path: Path, family: str, protocol: str
+) -> None:
+    """Members join, close and are killed; it is ended in the midst, by a signal or a crash, and started again."""
+    store = tmp_path / "store"
+    script = Script(kafka, fleet, store, family, protocol)
+    with observing(kafka, "--store", str(store)) as process:
+        first = script.start("app-1")
+        script.wait("app-1")
+        second = script.start("app-2")
+        script.wait("app-1", "app-2")
+        if family == "java":
+            process.kill()
+        else:
+            stopped(process, signal.SIGTERM)
+        third = script.start("app-3")
+        third.wait_for_event("owns")
+    with observing(kafka, "--store", str(store)) as process:
+        script.wait("app-1", "app-2", "app-3")
+        second.stop()
+        script.wait("app-1", "app-3")
+        third.kill()
+        script.wait("app-1")
+        first.stop()
+        events = script.wait()
+        stopped(process, signal.SIGINT)
+    stored = stored_generations(kafka.bootstrap, script.group)
+    assert observed_generations(events) == stored
+    assert missing_generations(events) == set(range(min(stored), max(stored))) - stored.keys()
+    assert len({encode_event(event) for event in events}) == len(events), "nothing is there twice"
+    assert_told(events)
+    fold = RebalanceFold()
+    rebalances = [rebalance for event in events for rebalance in fold.add(event)]
+    assert fold.running is None
+    if protocol == "classic":
+        assert [rebalance.generation_id for rebalance in rebalances] == sorted(stored)
+
+
+def assert_told(events: tuple[GroupEvent, ...]) -> None:
+    """Each member joined by an event of its own, and is gone by one that does not say why."""
+    joins = [event.client_id for event in events if event.cause == "member_joined"]
+    gone = [event.client_id for event in events if event.cause == "member_gone"]
+    assert joins == ["app-1", "app-2", "app-3"]
+    assert gone == ["app-2", "app-3", "app-1"]
+    assert {event.reason.partition(":")[0] for event in events if event.cause == "member_gone"} == {
+        "member left or expired"
+    }
+    took = [view.rebalance.duration_ms for view in rebalance_views(events) if view.rebalance]
+    assert all(0 <= each < DEADLINE_S * 1_000 for each in took)
+
+
+def test_a_generation_whose_assignment_never_came_is_a_gap(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """The leader joins a second and a third time, with another subscription each, and does not sync the second."""
+    watcher = Observer(kafka.bootstrap)
+    watcher.commit(
+        unique("group"), watcher.create_topic("observed", 1), {0: 0}
+    )  # From then on there are groups.
+    with WireClient(kafka.bootstrap) as client:
+        first = client.ask(join(), JOIN_VERSION)
+        client.ask(sync(first), SYNC_VERSION)
+        for metadata in (b"second", b"third"):
+            again = join(first.member_id)
+            again.protocols[0].metadata = metadata
+            latest = client.ask(again, JOIN_VERSION)
+        client.ask(sync(latest), SYNC_VERSION)
+        store = tmp_path / "store"
+        output = Output(store=store)
+        assert observe(bootstrap=kafka.bootstrap, output=output, extent=Extent(until_end=True)) == 0
+    events = read_stored_history(store, "m").history.events
+    assert observed_generations(events).keys() == stored_generations(kafka.bootstrap, "m").keys() == {1, 3}
+    assert [event.reason for event in events if event.cause == "generations_missing"] == [
+        "generations are missing: 2, never stored, as no assignment of them came"
+    ]
+    with observing(kafka, "--until-end") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(DEADLINE_S) == STATUS_NOT_READ, "as for any program whose output is not read"
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def ends(bootstrap: str) -> Mapping[str, int]:
+    """The end of every partition of every topic."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "log_level": 0})
+    found = {
+        f"{name}-{number}": consumer.get_watermark_offsets(TopicPartition(name, number), timeout=20)[1]
+        for name, topic in consumer.list_topics(timeout=20).topics.items()
+        for number in topic.partitions
+    }
+    consumer.close()
+    return found
+
+
+def test_with_a_store_of_its_own_it_sends_nothing_that_writes(
+    kafka: KafkaBroker, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script(kafka, fleet, tmp_path / "unused", "confluent", "classic")
+    script.start("app-1").wait_for_event("owns")
+    fleet.close()
+    watcher = Observer(kafka.bootstrap)
+    wait_until(lambda: watcher.state(script.group) == "EMPTY", "the killed member expires", DEADLINE_S)
+    asked: set[int] = set()
+    send: Any = AIOKafkaConnection.send
+
+    def noting(self: AIOKafkaConnection, request: Any, expect_response: bool = True) -> Any:
+        asked.add(request.prepare(self._versions).API_KEY)
+        return send(self, request, expect_response)
+
+    monkeypatch.setattr(AIOKafkaConnection, "send", noting)
+    before = ends(kafka.bootstrap)
+    store = tmp_path / "store"
+    status = observe(bootstrap=kafka.bootstrap, output=Output(store=store), extent=Extent(until_end=True))
+    assert (status, ends(kafka.bootstrap)) == (0, before)
+    assert asked <= READS.keys()
+    assert read_stored_history(store, script.group).history.events[-1].to_state == "Empty"
+
+
+def test_the_topic_has_the_same_events_and_the_command_reads_both(
+    kafka: KafkaBroker, fleet: Fleet, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    script = Script(kafka, fleet, store, "confluent", "consumer")
+    with observing(kafka, "--store", str(store), "--to-topic", "--json") as process:
+        worker = script.start("app-1")
+        script.wait("app-1")
+        worker.stop()
+        script.wait()
+        printed, _ = stopped(process, signal.SIGINT)
+    lines = [json.loads(line) for line in printed.splitlines()]
+    shown = []
+    for where in (["--bootstrap", kafka.bootstrap], ["--store", str(store)]):
+        assert run(["groups", "history", script.group, "--json", *where]) == 0
+        shown.append(json.loads(capfd.readouterr().out))
+    assert shown[0] == shown[1] == [line for line in lines if line["group_id"] == script.group]
+    assert [event["cause"] for event in shown[0]][-1] == "member_gone"
+
+
+def test_only_what_comes_is_reported_and_compared_with_what_was(
+    kafka: KafkaBroker, fleet: Fleet, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    script = Script(kafka, fleet, store, "confluent", "consumer")
+    first = script.start("app-1")
+    first.wait_for_event("owns")
+    with observing(kafka, "--store", str(store), "--from", "latest") as process:
+        wait_until(lambda: is_at(store, ends(kafka.bootstrap)), "the log is read", DEADLINE_S)
+        assert script.events() == ()
+        script.start("app-2")
+        events = script.wait("app-1", "app-2")
+        stopped(process, signal.SIGTERM)
+    assert [event.cause for event in events][:1] == ["member_joined"]
+    assert events[0].client_id == "app-2"
+
+
+def is_at(store: Path, where: Mapping[str, int]) -> bool:
+    """Whether the checkpoint of a store has read the whole log, which nobody writes now."""
+    if not (store / STATE).exists():
+        return False
+    positions = open_events(store).state.get("positions", {})
+    return all(
+        positions.get(name.removeprefix(f"{OFFSETS}-"), 0) >= end
+        for name, end in where.items()
+        if name.startswith(OFFSETS)
+    )
+
+
+@pytest.mark.timeout(180)
+def test_a_cluster_that_had_no_group_yet_is_waited_for(java: None, tmp_path: Path) -> None:
+    with KafkaBroker(tmp_path / "kafka", QUICK) as broker:
+        with observing(broker, "--until-end") as process:
+            said = process.communicate(timeout=DEADLINE_S)
+            assert process.returncode == 0
+            assert said == ("", "this cluster has no topic __consumer_offsets: it has had no group yet\n")
+        fleet = Fleet(broker.bootstrap, tmp_path)
+        store = tmp_path / "store"
+        script = Script(broker, fleet, store, "confluent", "classic")
+        with observing(broker, "--store", str(store)) as process:
+            assert process.stderr is not None
+            assert process.stderr.readline().endswith("yet: waiting for its first group\n")
+            assert OFFSETS not in {name.rpartition("-")[0] for name in ends(broker.bootstrap)}
+            script.start("app-1")
+            assert [event.generation_id for event in script.wait("app-1")] == [1, 1]
+            stopped(process, signal.SIGTERM)
+        fleet.close()
+
+
+def test_a_cluster_that_does_not_answer_is_a_sentence(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["observe", "--bootstrap", f"127.0.0.1:{free_port()}"]) == 1
+    assert "no Kafka broker answers" in capfd.readouterr().err

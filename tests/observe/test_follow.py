@@ -1,0 +1,92 @@
+"""How a log is followed: what is a hole, what is reported, and when a checkpoint is made."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka import ConsumerRecord
+from aiokafka.structs import TopicPartition as ClientPartition
+
+from coordinator.effects import CoordinatorRecord, GroupEvent
+from coordinator.groups.record_codec import encode_record
+from muster.observe.follow import TOPIC, Progress
+from muster.observe.sinks import SeveralSinks
+from tests.observe.offsets_log import START_MS, evidence, generation, member, told
+
+APP_1 = member("app-1")
+
+
+def fetched(
+    partition: int, *records: tuple[int, CoordinatorRecord]
+) -> dict[ClientPartition, list[ConsumerRecord[bytes, bytes]]]:
+    """Records at offsets, as aiokafka gives them."""
+    batch = []
+    for offset, record in records:
+        key, value = encode_record(record)
+        sizes = (len(key), len(value or b""))
+        batch.append(
+            ConsumerRecord(
+                TOPIC, partition, offset, START_MS + offset, 0, key, value, None, *sizes, headers=()
+            )
+        )
+    return {ClientPartition(TOPIC, partition): batch}
+
+
+def test_a_jump_of_offsets_is_a_hole_of_its_partition_alone() -> None:
+    progress = Progress()
+    progress.take(fetched(0, (0, generation(1, APP_1)), (1, generation(1, APP_1, group="b"))))
+    progress.take(fetched(1, (0, generation(1, APP_1, group="c")), (9, generation(2, APP_1, group="c"))))
+    whole = progress.take(fetched(0, (2, generation(3, APP_1)), (7, generation(3, APP_1, group="b"))))
+    gaps = [event.reason for event in whole if event.cause == "generations_missing"]
+    assert gaps == [
+        "generations are missing: 2, never stored, as no assignment of them came",
+        "generations are missing: 2, not on the log, compacted or never stored",
+    ]
+    assert progress.positions == {0: 8, 1: 10}
+
+
+def test_what_was_there_before_is_compared_with_and_not_reported() -> None:
+    progress = Progress(reported_from={0: 2})
+    assert progress.take(fetched(0, (0, generation(1, APP_1)), (1, generation(2, APP_1)))) == []
+    events = progress.take(fetched(0, (2, generation(3, APP_1, member("app-2")))))
+    assert told(events)[0][2] == "member joined: inferred, not in generation 2"
+
+
+def test_progress_is_the_same_after_a_trip_to_the_disk() -> None:
+    progress = Progress(reported_from={0: 1})
+    progress.take(fetched(0, (3, generation(1, APP_1)), (4, generation(2, APP_1))))
+    again = Progress.load(json.loads(json.dumps(progress.dump())))
+    assert again.dump() == progress.dump()
+    records = fetched(0, (5, generation(4, APP_1)))
+    assert evidence(again.take(records)) == evidence(progress.take(records))
+
+
+@dataclass
+class NotingSink:
+    """Notes in a common list what it was given."""
+
+    name: str
+    notes: list[str] = field(default_factory=list)
+    is_checkpoint_due: bool = False
+
+    async def write(self, events: list[GroupEvent]) -> None:
+        self.notes.append(f"{self.name}: {len(events)} events")
+
+    async def checkpoint(self, dump: Callable[[], dict[str, Any]]) -> None:
+        self.notes.append(f"{self.name}: {dump()}")
+
+
+def test_of_several_sinks_each_is_done_before_the_next() -> None:
+    notes: list[str] = []
+    first, last = NotingSink("topic", notes), NotingSink("store", notes)
+    both = SeveralSinks([first, last])
+    asyncio.run(both.write([]))
+    asyncio.run(both.checkpoint(lambda: {"at": 1}))
+    assert notes == ["topic: 0 events", "store: 0 events", "topic: {'at': 1}", "store: {'at': 1}"]
+    assert not both.is_checkpoint_due
+    last.is_checkpoint_due = True
+    assert both.is_checkpoint_due
