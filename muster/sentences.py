@@ -6,15 +6,35 @@ A sentence repeats what a user gave, which may be a whole file that a shell put 
 from __future__ import annotations
 
 import sys
+import unicodedata
 from typing import Final
 
 MAX_CHARACTERS: Final = 1_000
 _HEAD, _TAIL = 600, 300  # The beginning mostly says what is wrong, and the end why.
 
 
+_NOT_SHOWN: Final = frozenset(
+    {"Cc", "Cf", "Cs", "Zl", "Zp"}
+)  # Controls, formats as of bidi, line separators.
+
+
+def visible(text: str) -> str:
+    """`text` with what a terminal would obey in place of showing it (ESC, a line end, bidi marks) as an escape."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        each if unicodedata.category(each) not in _NOT_SHOWN else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
 def say(sentence: object) -> None:
     """Print the sentence to standard error under the program's name, cut if it is too long."""
-    remark(f"muster: {sentence}")
+    print(
+        "\n".join(visible(line) for line in f"muster: {cut(str(sentence))}".split("\n")),
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def remark(sentence: str) -> None:
