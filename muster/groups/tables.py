@@ -94,6 +94,7 @@ def description_json(group: GroupDescription, view: View = ALL) -> dict[str, Any
     """The description as plain values for JSON, with the lag of each partition."""
     value = asdict(group)
     del value["members"], value["progress"]
+    value["member_count"] = len(group.members)
     if Section.MEMBERS in view.sections:
         value["members"] = [_member_json(member) for member in group.members]
     if Section.OFFSETS in view.sections:
