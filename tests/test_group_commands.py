@@ -282,6 +282,19 @@ async def test_reset_does_not_lead_below_the_start_of_a_log(server: ServerProces
     assert await committed(server, "drawn-up") == {0: 4, 1: 1}
 
 
+async def test_what_is_to_stay_stays_though_the_log_is_past_it(server: ServerProcess) -> None:
+    """As with Kafka's own tool: an export by --to-current is what is committed."""
+    await fill_topic(server.bootstrap, "overtaken")
+    reset = ("reset-offsets", "overtaken", "--topic", "overtaken")
+    await groups(server, *reset, "--to-offset", "1", "--execute")
+    admin = AIOKafkaAdminClient(bootstrap_servers=server.bootstrap)
+    await admin.start()
+    await admin.delete_records({TopicPartition("overtaken", 0): RecordsToDelete(before_offset=4)})
+    await admin.close()
+    planned = await groups(server, *reset, "--to-current")
+    assert [move["to_offset"] for move in planned["moves"]] == [1, 1]
+
+
 async def test_reset_gives_a_group_offsets_before_its_first_member(server: ServerProcess) -> None:
     await groups(server, "reset-offsets", "reset-new", "--topic", "orders", "--to-offset", "6", "--execute")
     assert await committed(server, "reset-new") == {0: 6, 1: 6}

@@ -101,14 +101,13 @@ async def remove_members(
     """Remove members of a group; return the error of each by its id. Raises ClusterError."""
     outcome: dict[str, ErrorCode] = {}
     for member in members:
-        if (
-            member.upgraded
-        ):  # None where the broker does not say: before 4.1 all of a consumer group may be either.
+        if member.upgraded:
             outcome[member.member_id] = await _leave_by_heartbeat(cluster, group, member)
     classic = [member for member in members if member.member_id not in outcome]
     if classic:
         outcome |= await _leave_group(cluster, group, classic, reason)
     for member in classic:
+        # A broker before 4.1 does not say of which protocol a member is.
         if member.upgraded is None and outcome[member.member_id] is ErrorCode.UNKNOWN_MEMBER_ID:
             outcome[member.member_id] = await _leave_by_heartbeat(cluster, group, member)
     return outcome

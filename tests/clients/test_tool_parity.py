@@ -95,7 +95,7 @@ class Tools:
     def options(self) -> set[str]:
         """All options of Kafka's tool, by its own help."""
         said = self._fleet.ask_tool(TOOL, "--help")
-        return set(re.findall(r"^(--[\w-]+)", said["text"] + said["error"], re.MULTILINE))
+        return set(re.findall(r"^(--[a-z][\w-]*)", said["text"] + said["error"], re.MULTILINE))
 
 
 pytestmark = pytest.mark.xdist_group("tool parity")
