@@ -44,6 +44,10 @@ class ClusterError(Exception):
     """The cluster cannot be reached, or has refused a request; the message is a sentence for the user."""
 
 
+class UnreachableError(ClusterError):
+    """A broker gave no answer."""
+
+
 class UnspokenError(ClusterError):
     """The broker offers no version of a request that we speak."""
 
@@ -156,7 +160,7 @@ class Cluster:
         try:
             return await self._client.send(node_id, _Request(message, max_version))
         except (TimeoutError, KafkaError, OSError) as error:
-            raise ClusterError(
+            raise UnreachableError(
                 f"{name}: broker {node_id} at {self.address(node_id)} failed: {error!r}"
             ) from None
         except EncodeError as error:  # A text that is longer than the protocol's strings may be.
@@ -165,8 +169,17 @@ class Cluster:
             raise ClusterError(f"{name}: the answer of broker {node_id} makes no sense: {error}") from None
 
     async def send_to_any(self, message: Any, max_version: int | None = None) -> Any:
-        """Send a request that any broker can answer, and return the response. Raises ClusterError."""
-        return await self.send(self.node_ids[0], message, max_version)
+        """Send a request that any broker can answer, and return the response; one that is down is passed over.
+
+        Raises ClusterError, of the last broker if none can be reached.
+        """
+        *others, last = self.node_ids
+        for node_id in others:
+            try:
+                return await self.send(node_id, message, max_version)
+            except UnreachableError:
+                continue
+        return await self.send(last, message, max_version)
 
     async def coordinator(self, group_id: str) -> int:
         """The node id of the group's coordinator. Waits while it is not available yet. Raises ClusterError."""

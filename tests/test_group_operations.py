@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pty
 import re
+import select
 import subprocess
 import sys
 import time
@@ -387,6 +389,61 @@ def test_watch_has_a_line_for_each_change_and_top_a_row_for_each_group(server: S
     topped = muster(server, "top", "--match", "topped")
     assert topped.stdout.splitlines()[1].split() == ["topped", "Empty", "0", "1", "7", "-", "0"]
     assert topped.stderr == "states shorter than 2 s are not seen\n"
+
+
+def test_top_is_left_by_its_key_on_a_terminal(server: ServerProcess) -> None:
+    leave_offsets(server, "on-a-terminal", {0: 3})
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "muster", "top", "--match", "on-a-t.*", "--interval", "200ms"]
+    shown = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "MUSTER_BOOTSTRAP": server.bootstrap, "TERM": "xterm", "COLUMNS": "120"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    read_until(ours, "on-a-terminal")
+    os.write(ours, b"\r")
+    read_until(ours, "coordinator 1 at")
+    os.write(ours, b"q")
+    read_until(ours, "lag/s")
+    os.write(ours, b"/none\r")
+    read_until(ours, "with 'none'")
+    os.write(ours, b"q")
+    assert shown.wait(20) == 0
+    os.close(ours)
+
+
+def read_until(terminal: int, text: str) -> None:
+    """Read what is drawn from now on until `text` is in it."""
+    drawn = b""
+    deadline = time.monotonic() + 30
+    while text.encode() not in drawn:
+        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
+        assert ready, drawn
+        drawn += os.read(terminal, 65_536)
+
+
+def test_completion_knows_the_options_of_every_command(tmp_path: Path) -> None:
+    script = tmp_path / "muster.bash"
+    done = subprocess.run(
+        [sys.executable, "-m", "muster", "--install-completion", "--shell", "bash", "--output", str(script)],
+        cwd=ROOT,
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    typed = "COMP_WORDS=(muster groups reset-offsets --to-); COMP_CWORD=3; _muster; echo ${COMPREPLY[@]}"
+    offered = subprocess.run(
+        ["bash", "-c", f"source {script}; {typed}"], capture_output=True, text=True, timeout=20, check=True
+    )
+    wanted = {"--to-earliest", "--to-latest", "--to-current", "--to-offset", "--to-datetime"}
+    assert set(offered.stdout.split()) == wanted
 
 
 # Bad input.

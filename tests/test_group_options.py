@@ -19,7 +19,7 @@ from muster.groups.reset_command import ResetMode, TargetSelection, TopicSelecti
 from muster.groups.selection import ListFilter, Several, is_of_consumers, matcher
 from muster.groups.sights import Sight
 from muster.groups.tables import Section
-from muster.groups.top_command import Order, Row, Screen
+from muster.groups.top_command import Order, Row, Screen, keys_in
 from muster.groups.top_command import rows_of as top_rows_of
 from muster.log.rows import OffsetRow
 from muster.sentences import visible
@@ -260,6 +260,11 @@ def test_q_leaves_a_description_first_and_then_the_table() -> None:
     assert keyed("\r", "\x03").is_over
     assert keyed("\x1b[B", "j", "k") == Screen(chosen=1)
     assert keyed("\x1b[A", "x") == Screen()
+
+
+def test_what_is_pasted_is_key_by_key() -> None:
+    assert keys_in("/a\x1b[B\r") == ["/", "a", "\x1b[B", "\r"]
+    assert keys_in("\x1b") == ["\x1b"]
 
 
 def test_lag_grows_by_the_second_where_the_same_partitions_are_measured() -> None:

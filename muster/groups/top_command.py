@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import termios
 import tty
@@ -188,9 +189,9 @@ class _Live:
         self._keyed = asyncio.Event()
 
     async def run(self) -> None:
-        with Live(screen=True, auto_refresh=False) as live, _keys_as_typed() as read_key:
+        with Live(screen=True, auto_refresh=False) as live, _keys_as_typed() as read_keys:
             loop = asyncio.get_running_loop()
-            loop.add_reader(sys.stdin, lambda: self._on_key(read_key()))
+            loop.add_reader(sys.stdin, lambda: self._on_keys(read_keys()))
             looking = asyncio.ensure_future(self._look())
             try:
                 while not self._screen.is_over and not looking.done():
@@ -213,8 +214,9 @@ class _Live:
             self._rows, before = rows_of(before, now), now
             self._keyed.set()
 
-    def _on_key(self, key: str) -> None:
-        self._screen = self._screen.after(key)
+    def _on_keys(self, typed: str) -> None:
+        for key in keys_in(typed):
+            self._screen = self._screen.after(key)
         self._keyed.set()
 
     async def _describe(self) -> None:
@@ -238,9 +240,14 @@ class _Live:
         return Group(Text(visible(head)), Text(visible(typed), style="dim"), body)
 
 
+def keys_in(typed: str) -> list[str]:
+    """The keys of what a terminal gave at once: characters, and sequences as of arrows."""
+    return re.findall(r"\x1b\[[A-Z]|.", typed, re.DOTALL)
+
+
 @contextmanager
 def _keys_as_typed() -> Iterator[Callable[[], str]]:
-    """Let the terminal give keys as they are typed; what is yielded reads one, an arrow as its whole sequence."""
+    """Let the terminal give keys as they are typed; what is yielded reads them."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
