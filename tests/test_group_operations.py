@@ -276,6 +276,14 @@ def test_classic_members_are_removed(server: ServerProcess, selected: tuple[str,
     assert gone.stderr == f"muster: group {group} has no member of the client id kicked-1\n"
 
 
+def test_only_the_members_that_are_named_are_removed(server: ServerProcess) -> None:
+    join(server.bootstrap, "kicked-once", ["one", "two"])
+    answered(server, "remove-member", "kicked-once", "--instance-id", "one")
+    (group,) = answered(server, "describe", "kicked-once", "--members")
+    assert [member["group_instance_id"] for member in group["members"]] == ["two"]
+    muster(server, "groups", "remove-member", "kicked-once", status=2)
+
+
 def json_events(server: ServerProcess, group: str) -> Any:
     return answered(server, "history", group)
 

@@ -1,8 +1,7 @@
 """`muster groups remove-member`: takes members out of a group, on any Kafka from 2.4 on.
 
-A member of the classic protocol is removed by LeaveGroup, which names it, as Kafka's admin client does. One of the
-consumer protocol (KIP-848) a broker removes by no such request: it leaves by the last heartbeat that it would send
-itself. Whoever runs comes back by itself, and the command says so.
+LeaveGroup names them, as Kafka's admin client does; of a consumer group (KIP-848) a broker removes members of both
+protocols by it. A member that still runs joins again by itself, and the command says so.
 """
 
 from __future__ import annotations
@@ -20,12 +19,10 @@ from muster.groups.running import AsJson, run
 from muster.sentences import remark
 from muster.usage import STATUS_FAILED, UsageError
 from protocol.errors import ErrorCode
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 REASON: Final = "member was removed by an admin"
 """What Kafka's admin client says (KIP-800), ahead of a reason that is given."""
-_LEAVES: Final = -1
 
 
 @Parameter(name="*")
@@ -99,35 +96,6 @@ async def remove_members(
     cluster: Cluster, group: GroupDescription, members: list[MemberDescription], reason: str
 ) -> dict[str, ErrorCode]:
     """Remove members of a group; return the error of each by its id. Raises ClusterError."""
-    outcome: dict[str, ErrorCode] = {}
-    for member in members:
-        if member.upgraded:
-            outcome[member.member_id] = await _leave_by_heartbeat(cluster, group, member)
-    classic = [member for member in members if member.member_id not in outcome]
-    if classic:
-        outcome |= await _leave_group(cluster, group, classic, reason)
-    for member in classic:
-        # A broker before 4.1 does not say of which protocol a member is.
-        if member.upgraded is None and outcome[member.member_id] is ErrorCode.UNKNOWN_MEMBER_ID:
-            outcome[member.member_id] = await _leave_by_heartbeat(cluster, group, member)
-    return outcome
-
-
-async def _leave_by_heartbeat(
-    cluster: Cluster, group: GroupDescription, member: MemberDescription
-) -> ErrorCode:
-    request = ConsumerGroupHeartbeatRequest(
-        group_id=group.group_id,
-        member_id=member.member_id,
-        member_epoch=_LEAVES,
-        instance_id=member.group_instance_id,
-    )
-    return ErrorCode((await cluster.send(group.coordinator, request)).error_code)
-
-
-async def _leave_group(
-    cluster: Cluster, group: GroupDescription, members: list[MemberDescription], reason: str
-) -> dict[str, ErrorCode]:
     leaving = [
         MemberIdentity(member_id=each.member_id, group_instance_id=each.group_instance_id, reason=reason)
         for each in members
