@@ -70,6 +70,10 @@ class ClientSettings:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of aiokafka's clients, by name."""
 
+    @property
+    def is_plaintext(self) -> bool:
+        return bool(self.arguments.get("security_protocol", PLAINTEXT) == PLAINTEXT)
+
     def client_arguments(self) -> dict[str, Any]:
         """All arguments of an aiokafka client but for its bootstrap servers."""
         return {

@@ -229,7 +229,8 @@ async def connected(bootstrap: str, settings: ClientSettings | None = None) -> A
             raise ClusterError(f"{bootstrap} answers, but its metadata names no broker")
         yield Cluster(client, bootstrap, settings)
     except (KafkaError, OSError, ValueError) as error:
-        raise ClusterError(f"no Kafka broker answers on {bootstrap} ({error})") from None
+        secured = "" if settings.is_plaintext else ", or none that takes these credentials and certificates"
+        raise ClusterError(f"no Kafka broker answers on {bootstrap}{secured} ({error})") from None
     finally:
         await client.close()
 

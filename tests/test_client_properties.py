@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.processes import free_port
 from muster.client_properties import (
     DEFAULT_TIMEOUT_MS,
     ClientPropertiesError,
     client_settings,
     read_client_settings,
 )
+from muster.cluster import ClusterError, connected
 from muster.connection import Connection
 from muster.usage import UsageError
 
@@ -90,6 +92,17 @@ def test_what_is_not_honoured_is_refused_by_name_and_without_its_value(
         client_settings(properties)
     assert str(refused.value).startswith(sentence)
     assert 's\\"e=c' not in str(refused.value)
+
+
+async def test_where_credentials_may_be_what_is_wrong_it_says_so() -> None:
+    """The client library does not tell a refusal from silence."""
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(ClusterError, match="or none that takes these credentials"):
+        async with connected(address, client_settings(SASL)):
+            pass
+    with pytest.raises(ClusterError, match=rf"no Kafka broker answers on {address} \("):
+        async with connected(address):
+            pass
 
 
 @pytest.fixture(scope="module")
