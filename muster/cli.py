@@ -9,8 +9,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 
 from muster.sentences import say
-
-STATUS_NOT_UNDERSTOOD = 2
+from muster.usage import STATUS_NOT_UNDERSTOOD
 
 
 def _version() -> str:
@@ -30,6 +29,9 @@ app.command(
     "muster.groups.commands:app", name="groups", help="Look at groups, and change them: any Kafka cluster."
 )
 app.command(
+    "muster.groups.top_command:top", name="top", help="The groups of a cluster, live: any Kafka cluster."
+)
+app.command(
     "muster.log.commands:app", name="log", help="Logs on the disk: look, check, repair, move offsets."
 )
 app.command(
@@ -38,6 +40,9 @@ app.command(
     help="Keep the history of groups of an existing Kafka, read only.",
 )
 app.command("muster.spark.commands:app", name="spark", help="Run a Spark job on a topic: any Kafka cluster.")
+app.register_install_completion_command(
+    help="Complete commands and options in bash, zsh, fish or PowerShell: writes a file, and a line for the shell."
+)
 
 
 @app.command(help_flags=[])
@@ -51,6 +56,10 @@ def serve(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> i
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; return its exit status, 2 for arguments that are not understood."""
+    for number, argument in enumerate(arguments, start=1):
+        if not argument.isascii() and any("\ud800" <= each <= "\udfff" for each in argument):
+            say(f"argument {number} is no UTF-8: {argument!r}")
+            return STATUS_NOT_UNDERSTOOD
     try:
         status = app(list(arguments), exit_on_error=False, print_error=False)
     except CycloptsError as error:

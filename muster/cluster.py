@@ -18,18 +18,16 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
+from muster.client_properties import ClientSettings
 from protocol.codec.codec import spec
-from protocol.errors import DecodeError, ErrorCode
+from protocol.errors import DecodeError, EncodeError, ErrorCode
 from protocol.framing import decode_response, encode_request
 from protocol.messages import RESPONSES
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
-REQUEST_TIMEOUT_MS: Final = 15_000
-RETRY_FOR_S: Final = 15.0  # A coordinator that loads, or creates its topic, is done by then.
 RETRY_EVERY_S: Final = 0.2
 
-_CLIENT_ID: Final = "muster"
 _SIZE_BYTES: Final = 4  # A request begins with its length, which aiokafka writes itself.
 TEMPORARY: Final = frozenset(
     {
@@ -44,6 +42,10 @@ Answer = TypeVar("Answer")
 
 class ClusterError(Exception):
     """The cluster cannot be reached, or has refused a request; the message is a sentence for the user."""
+
+
+class UnreachableError(ClusterError):
+    """A broker gave no answer."""
 
 
 class UnspokenError(ClusterError):
@@ -132,9 +134,15 @@ class _ResponseHeader:
 class Cluster:
     """A connection to a cluster, made by `connected`."""
 
-    def __init__(self, client: AIOKafkaClient, bootstrap: str) -> None:
+    def __init__(self, client: AIOKafkaClient, bootstrap: str, settings: ClientSettings) -> None:
         self._client = client
         self._bootstrap = bootstrap
+        self._settings = settings
+
+    @property
+    def patience_s(self) -> float:
+        """For how long a coordinator is asked again that is not available yet."""
+        return self._settings.timeout_ms / 1_000
 
     @property
     def node_ids(self) -> list[int]:
@@ -152,15 +160,26 @@ class Cluster:
         try:
             return await self._client.send(node_id, _Request(message, max_version))
         except (TimeoutError, KafkaError, OSError) as error:
-            raise ClusterError(
+            raise UnreachableError(
                 f"{name}: broker {node_id} at {self.address(node_id)} failed: {error!r}"
             ) from None
+        except EncodeError as error:  # A text that is longer than the protocol's strings may be.
+            raise ClusterError(f"{name} cannot be sent: {error}") from None
         except DecodeError as error:
             raise ClusterError(f"{name}: the answer of broker {node_id} makes no sense: {error}") from None
 
     async def send_to_any(self, message: Any, max_version: int | None = None) -> Any:
-        """Send a request that any broker can answer, and return the response. Raises ClusterError."""
-        return await self.send(self.node_ids[0], message, max_version)
+        """Send a request that any broker can answer, and return the response; one that is down is passed over.
+
+        Raises ClusterError, of the last broker if none can be reached.
+        """
+        *others, last = self.node_ids
+        for node_id in others:
+            try:
+                return await self.send(node_id, message, max_version)
+            except UnreachableError:
+                continue
+        return await self.send(last, message, max_version)
 
     async def coordinator(self, group_id: str) -> int:
         """The node id of the group's coordinator. Waits while it is not available yet. Raises ClusterError."""
@@ -171,13 +190,15 @@ class Cluster:
             check(f"looking for the coordinator of group {group_id}", answer.error_code)
             return answer.node_id
 
-        return await retried(ask)
+        return await retried(ask, self.patience_s)
 
     @asynccontextmanager
     async def writer(self) -> AsyncIterator[AIOKafkaProducer]:
         """An idempotent producer, on connections of its own."""
         producer = AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap, client_id=_CLIENT_ID, enable_idempotence=True
+            bootstrap_servers=self._bootstrap,
+            enable_idempotence=True,
+            **self._settings.client_arguments(),
         )
         await producer.start()
         try:
@@ -195,6 +216,7 @@ class Cluster:
             bootstrap_servers=self._bootstrap,
             enable_auto_commit=False,
             auto_offset_reset="latest" if resets else "none",
+            **self._settings.client_arguments(),
         )
         await consumer.start()
         try:
@@ -203,9 +225,9 @@ class Cluster:
             await consumer.stop()
 
 
-async def retried(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Return what `ask` returns; repeat it while the coordinator answers that it is not available yet."""
-    deadline = asyncio.get_running_loop().time() + RETRY_FOR_S
+async def retried(ask: Callable[[], Awaitable[Answer]], patience_s: float) -> Answer:
+    """Return what `ask` returns; repeat it for so long while the coordinator is not available yet."""
+    deadline = asyncio.get_running_loop().time() + patience_s
     while True:
         try:
             return await ask()
@@ -216,21 +238,21 @@ async def retried(ask: Callable[[], Awaitable[Answer]]) -> Answer:
 
 
 @asynccontextmanager
-async def connected(bootstrap: str) -> AsyncIterator[Cluster]:
+async def connected(bootstrap: str, settings: ClientSettings | None = None) -> AsyncIterator[Cluster]:
     """Connect to the cluster behind `bootstrap` (host:port, several with commas). Raises ClusterError."""
     _quiet_aiokafka()
-    client = AIOKafkaClient(
-        bootstrap_servers=bootstrap, client_id=_CLIENT_ID, request_timeout_ms=REQUEST_TIMEOUT_MS
-    )
+    settings = settings or ClientSettings()
+    client = AIOKafkaClient(bootstrap_servers=bootstrap, **settings.client_arguments())
     try:
         await client.bootstrap()
         if not client.cluster.brokers():
             raise ClusterError(f"{bootstrap} answers, but its metadata names no broker")
-        yield Cluster(client, bootstrap)
+        yield Cluster(client, bootstrap, settings)
     except BrokenPipeError:
         raise  # Of our own output: one of a connection is a KafkaError.
     except (KafkaError, OSError, ValueError) as error:
-        raise ClusterError(f"no Kafka broker answers on {bootstrap} ({error})") from None
+        secured = "" if settings.is_plaintext else ", or none that takes these credentials and certificates"
+        raise ClusterError(f"no Kafka broker answers on {bootstrap}{secured} ({error})") from None
     finally:
         await client.close()
 

@@ -6,20 +6,39 @@ A sentence repeats what a user gave, which may be a whole file that a shell put 
 from __future__ import annotations
 
 import sys
+import unicodedata
 from typing import Final
 
 MAX_CHARACTERS: Final = 1_000
 _HEAD, _TAIL = 600, 300  # The beginning mostly says what is wrong, and the end why.
 
 
+_NOT_SHOWN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Categories of characters: controls, formats such as bidi marks, surrogates, separators of lines."""
+
+
+def visible(text: str) -> str:
+    """`text` with what a terminal would obey in place of showing it (ESC, a line end, bidi marks) as an escape."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        each if unicodedata.category(each) not in _NOT_SHOWN else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
 def say(sentence: object) -> None:
-    """Print the sentence to standard error under the program's name, cut if it is too long."""
+    """Print the sentence to standard error under the program's name, as `remark` does."""
     remark(f"muster: {sentence}")
 
 
 def remark(sentence: str) -> None:
-    """Print a sentence about the output to standard error, cut if too long; it is not part of the output."""
-    print(cut(sentence), file=sys.stderr, flush=True)
+    """Print a sentence about the output to standard error; it is not part of the output.
+
+    It is cut if too long. It may have several lines; all else that a terminal would obey is shown as an escape.
+    """
+    lines = cut(sentence).split("\n")
+    print("\n".join(map(visible, lines)), file=sys.stderr, flush=True)
 
 
 def cut(text: str) -> str:

@@ -15,12 +15,14 @@ import pytest
 from harness.processes import free_port, unread
 from muster.closed_output import STATUS_NOT_READ
 from muster.groups import tables
-from muster.groups.admin import GroupListing, Move
-from muster.groups.commands import TargetSelection, UsageError
+from muster.groups.admin import GroupListing
 from muster.groups.descriptions import GroupDescription, MemberDescription, PartitionProgress
+from muster.groups.offsets import Move
+from muster.groups.reset_command import TargetSelection
 from muster.groups.reset_offsets import (
     ShiftBy,
     Target,
+    ToCurrent,
     ToEarliest,
     ToLatest,
     ToOffset,
@@ -30,12 +32,14 @@ from muster.groups.reset_offsets import (
 )
 from muster.sentences import MAX_CHARACTERS, cut
 from muster.serve import parsed_overrides
+from muster.usage import UsageError
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files
 
 ROOT = Path(__file__).parent.parent
+NOW_MS = 1_700_000_000_000
 
 DESCRIPTION = GroupDescription(
     group_id="billing",
@@ -301,16 +305,18 @@ def test_a_reset_that_is_not_clear_is_refused_before_the_cluster_is_asked(
         (TargetSelection(to_offset=0), ToOffset(0)),
         (TargetSelection(to_datetime="1970-01-01T00:00:01.500"), ToTimestamp(1500)),
         (TargetSelection(shift_by=-3), ShiftBy(-3)),
+        (TargetSelection(to_current=True), ToCurrent()),
+        (TargetSelection(by_duration="PT1.5S"), ToTimestamp(NOW_MS - 1500)),
     ],
 )
 def test_each_flag_of_a_reset_names_its_target(given: TargetSelection, target: Target) -> None:
-    assert given.target() == target
+    assert given.target(NOW_MS) == target
 
 
 def test_a_shift_by_nothing_is_still_a_target() -> None:
-    assert TargetSelection(shift_by=0).target() == ShiftBy(0)
+    assert TargetSelection(shift_by=0).target(NOW_MS) == ShiftBy(0)
     with pytest.raises(UsageError):
-        TargetSelection().target()
+        TargetSelection().target(NOW_MS)
 
 
 @pytest.mark.parametrize("zone", ["UTC0", "EST5", "IST-5:30"])
@@ -329,6 +335,7 @@ def test_a_time_without_a_zone_is_utc_wherever_it_is_asked(
 
 def test_topics_may_name_partitions() -> None:
     assert parse_topics(["a", "b:0,2"]) == {"a": None, "b": frozenset({0, 2})}
+    assert parse_topics(["a:1", "a", "b:0", "b:2"]) == {"a": None, "b": frozenset({0, 2})}
 
 
 def test_lag_is_known_where_both_ends_are() -> None:
@@ -362,7 +369,7 @@ def test_names_are_shown_as_they_are_also_in_brackets_and_in_full(capsys: pytest
 
 
 def test_a_reset_shows_where_from_and_where_to(capsys: pytest.CaptureFixture[str]) -> None:
-    tables.show(tables.moves_table([Move("orders", 0, None, 7)]))
+    tables.show(tables.moves_table({"g": [Move("orders", 0, None, 7)]}, names_groups=False))
     assert shown(capsys)[1:] == [["orders", "0", "-", "7"]]
 
 

@@ -28,7 +28,7 @@ from harness.kafka_broker import KafkaBroker
 from harness.processes import ServerProcess, unread
 from muster.closed_output import STATUS_NOT_READ
 from muster.cluster import connected
-from muster.groups.admin import committed_offsets
+from muster.groups.offsets import committed_offsets
 
 ROOT = Path(__file__).parent.parent
 PARTITIONS = 2
@@ -265,6 +265,13 @@ async def test_a_shift_takes_what_is_committed_and_is_refused_where_a_named_part
     assert await committed(server, "shifted") == {0: 7}
 
 
+async def test_reset_of_all_topics_is_about_the_partitions_that_are_committed(server: ServerProcess) -> None:
+    """As with Kafka's own tool: what no member has ever committed begins where members are told to begin."""
+    await commit(server, "partly", 3)
+    await groups(server, "reset-offsets", "partly", "--all-topics", "--to-latest", "--execute")
+    assert await committed(server, "partly") == {0: 10}
+
+
 async def test_reset_does_not_lead_below_the_start_of_a_log(server: ServerProcess) -> None:
     await fill_topic(server.bootstrap, "trimmed")
     admin = AIOKafkaAdminClient(bootstrap_servers=server.bootstrap)
@@ -273,6 +280,19 @@ async def test_reset_does_not_lead_below_the_start_of_a_log(server: ServerProces
     await admin.close()
     await groups(server, "reset-offsets", "drawn-up", "--topic", "trimmed", "--to-offset", "1", "--execute")
     assert await committed(server, "drawn-up") == {0: 4, 1: 1}
+
+
+async def test_what_is_to_stay_stays_though_the_log_is_past_it(server: ServerProcess) -> None:
+    """As with Kafka's own tool: an export by --to-current is what is committed."""
+    await fill_topic(server.bootstrap, "overtaken")
+    reset = ("reset-offsets", "overtaken", "--topic", "overtaken")
+    await groups(server, *reset, "--to-offset", "1", "--execute")
+    admin = AIOKafkaAdminClient(bootstrap_servers=server.bootstrap)
+    await admin.start()
+    await admin.delete_records({TopicPartition("overtaken", 0): RecordsToDelete(before_offset=4)})
+    await admin.close()
+    planned = await groups(server, *reset, "--to-current")
+    assert [move["to_offset"] for move in planned["moves"]] == [1, 1]
 
 
 async def test_reset_gives_a_group_offsets_before_its_first_member(server: ServerProcess) -> None:
@@ -285,7 +305,7 @@ async def test_reset_of_all_that_a_group_has_not_committed_moves_nothing_and_is_
 ) -> None:
     """As kafka-consumer-groups of Apache Kafka 4.3.1 has it: an empty table, and status 0."""
     reset = ["reset-offsets", "reset-nothing", "--all-topics", "--to-latest", "--execute"]
-    assert await groups(server, *reset) == {"executed": True, "moves": []}
+    assert await groups(server, *reset) == {"executed": True, "moves": [], "refused": {}}
     command = [sys.executable, "-m", "muster", "groups", *reset, "--bootstrap", server.bootstrap]
     done = await asyncio.to_thread(
         subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False

@@ -91,6 +91,7 @@ class ClusterInMemory:
     """Answers as one broker that has the topic `orders`, whose logs end at 10, and no committed offset."""
 
     node_ids = (1,)
+    patience_s = 15.0
 
     def __init__(
         self, consumer_groups: Answer, classic_state: str = "Dead", listed: tuple[ListedGroup, ...] = ()

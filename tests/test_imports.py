@@ -113,6 +113,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.effects",
         "coordinator.groups.causes",
         "coordinator.groups.classic.states",
+        "coordinator.groups.consumer.expressions",  # What is valid is what the daemon compiles.
         "coordinator.groups.consumer.states",
         "coordinator.history.events",
         "protocol",

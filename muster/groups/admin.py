@@ -1,7 +1,7 @@
 """What the command line asks a cluster about groups, as plain values: list, delete, reset offsets.
 
 It speaks the Kafka protocol only, so it works on any cluster. It formats nothing, and leaves to
-`cluster` how requests travel. `descriptions` has what groups are described by.
+`cluster` how requests travel. `descriptions` has what groups are described by, `offsets` what they have committed.
 """
 
 from __future__ import annotations
@@ -22,17 +22,9 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.topic_partition import TopicPartition
 
 NO_OFFSET: Final = -1
-_OFFSET_FETCH_OF_ONE_GROUP: Final = 7  # Later versions ask for several groups in one request.
-_TOPICS_BY_NAME: Final = 9  # OffsetCommit names topics by id after that.
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +36,6 @@ class GroupListing:
     protocol_type: str
     group_type: str
     coordinator: int
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One partition of a reset. `from_offset` is None where nothing is committed."""
-
-    topic: str
-    partition: int
-    from_offset: int | None
-    to_offset: int
 
 
 async def list_groups(cluster: Cluster) -> list[GroupListing]:
@@ -72,24 +54,6 @@ async def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str,
         answer = await cluster.send(node_id, DeleteGroupsRequest(groups_names=names))
         outcome |= {result.group_id: ErrorCode(result.error_code) for result in answer.results}
     return outcome
-
-
-async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
-    """All offsets that the group has committed. Raises ClusterError."""
-    coordinator = await cluster.coordinator(group_id)
-
-    async def ask() -> dict[TopicPartition, int]:
-        request = OffsetFetchRequest(group_id=group_id, topics=None)
-        answer = await cluster.send(coordinator, request, max_version=_OFFSET_FETCH_OF_ONE_GROUP)
-        check(f"fetching the offsets of group {group_id}", answer.error_code)
-        found = ((topic.name, partition) for topic in answer.topics for partition in topic.partitions)
-        return {
-            TopicPartition(name, partition.partition_index): partition.committed_offset
-            for name, partition in found
-            if partition.error_code == ErrorCode.NONE and partition.committed_offset != NO_OFFSET
-        }
-
-    return await retried(ask)
 
 
 async def partitions_of(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, int]:
@@ -124,20 +88,6 @@ async def offsets_at(
     return found
 
 
-async def commit_moves(cluster: Cluster, group_id: str, moves: Iterable[Move]) -> None:
-    """Commit the new offsets of `moves` without membership. Raises ClusterError."""
-    by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-    for move in moves:
-        new = OffsetCommitRequestPartition(partition_index=move.partition, committed_offset=move.to_offset)
-        by_topic[move.topic].append(new)
-    topics = [OffsetCommitRequestTopic(name=name, partitions=new) for name, new in by_topic.items()]
-    request = OffsetCommitRequest(group_id=group_id, topics=topics)
-    answer = await cluster.send(await cluster.coordinator(group_id), request, max_version=_TOPICS_BY_NAME)
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            check(f"committing {topic.name}-{partition.partition_index}", partition.error_code)
-
-
 async def groups_of(cluster: Cluster, node_id: int) -> list[GroupListing]:
     """The groups of one broker. Raises ClusterError."""
 
@@ -149,7 +99,7 @@ async def groups_of(cluster: Cluster, node_id: int) -> list[GroupListing]:
             for group in answer.groups
         ]
 
-    return await retried(ask)
+    return await retried(ask, cluster.patience_s)
 
 
 def _list_offsets_request(wanted: Iterable[TopicPartition], timestamp: int) -> ListOffsetsRequest:

@@ -1,4 +1,4 @@
-"""`muster groups`: list, describe, delete, reset-offsets and history, against any Kafka cluster.
+"""`muster groups`: list, describe, delete, history and validate-regex, and where the other commands are.
 
 Every command that reads can answer in JSON. A failure is a sentence on standard error and status 1.
 This module holds what users type; `admin` knows what is asked, `tables` how it looks.
@@ -6,207 +6,188 @@ This module holds what users type; `admin` knows what is asked, `tables` how it 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from muster.cluster import DEFAULT_BOOTSTRAP, ClusterError, connected
+from coordinator.groups.consumer.expressions import InvalidExpression, compiled
+from muster.cluster import Cluster
+from muster.connection import Connection
 from muster.groups import history_tables, tables
-from muster.groups.admin import commit_moves, delete_groups, list_groups
-from muster.groups.descriptions import describe_group, require_no_members
+from muster.groups.admin import delete_groups, list_groups
+from muster.groups.descriptions import GroupDescription, NoSuchGroupError, describe_group
 from muster.groups.history import MAX_EVENTS, GroupHistory, read_history
 from muster.groups.rebalance_views import rebalance_views
-from muster.groups.reset_offsets import (
-    ShiftBy,
-    Target,
-    ToEarliest,
-    ToLatest,
-    ToOffset,
-    ToTimestamp,
-    parse_datetime,
-    parse_topics,
-    plan_reset,
-)
+from muster.groups.running import AsJson, each, run
+from muster.groups.selection import ListFilter, Several, names
+from muster.groups.tables import Section, View
+from muster.groups.time_lag import CREATE_TIME, time_lags
 from muster.observe.reading import read_stored_history
-from muster.observe.store import StoreError
-from muster.sentences import remark, say
+from muster.sentences import counted, remark
+from muster.usage import STATUS_FAILED, UsageError
 from protocol.errors import ErrorCode
 
 app = App(name="groups", help="Look at groups, and change them: works on any Kafka cluster.")
-
-Bootstrap: TypeAlias = Annotated[str, Parameter(name="--bootstrap", help="host:port of any broker")]
-AsJson: TypeAlias = Annotated[bool, Parameter(name="--json", negative="", help="print JSON")]
+for _name, _place, _help in (
+    ("reset-offsets", "reset_command:reset_offsets", "Move the committed offsets of groups without members."),
+    (
+        "delete-offsets",
+        "offset_commands:delete_offsets_command",
+        "Delete what a group has committed of topics.",
+    ),
+    (
+        "copy-offsets",
+        "offset_commands:copy_offsets_command",
+        "Commit for one group what another has committed.",
+    ),
+    ("export", "offset_commands:export", "Write what groups have committed to a file."),
+    ("import", "offset_commands:import_command", "Commit offsets from a file."),
+    ("remove-member", "member_command:remove_member", "Remove members from a group."),
+    ("wait", "wait_command:wait", "Wait until a group is as it should be."),
+    ("check", "check_command:check", "Judge the progress of groups, for cron and monitoring."),
+    ("watch", "watch_command:watch", "Show changes of groups as they happen."),
+):
+    app.command(f"muster.groups.{_place}", name=_name, help=_help)  # Imported only when it is called.
 
 NEWEST_EVENTS = 1_000
 """The default of --newest: the events of some hundred rebalances."""
-STATUS_FAILED = 1
-STATUS_NOT_UNDERSTOOD = 2
-
-
-class UsageError(Exception):
-    """The arguments contradict each other; the message is a sentence for the user."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSelection:
-    """The options that say which partitions a reset is about."""
+class Shown:
+    """The options that say what of a group is described."""
 
-    topic: Annotated[list[str] | None, Parameter(help="TOPIC or TOPIC:0,2; may be repeated")] = None
-    all_topics: Annotated[bool, Parameter(negative="", help="every topic the group has committed")] = False
-
-    def check(self) -> None:
-        """Raises UsageError unless either --topic or --all-topics is given."""
-        if bool(self.topic) == self.all_topics:
-            raise UsageError("give either --topic or --all-topics")
-
-    def topics(self) -> dict[str, frozenset[int] | None] | None:
-        """The partitions to reset by topic, None for all of a topic; None for all topics. Raises UsageError."""
-        try:
-            return parse_topics(self.topic) if self.topic else None
-        except ValueError as error:
-            raise UsageError(f"--topic {error}") from None
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetSelection:
-    """The options that say where a reset goes: exactly one of them has to be given."""
-
-    to_earliest: Annotated[bool, Parameter(negative="", help="to the start of the log")] = False
-    to_latest: Annotated[bool, Parameter(negative="", help="to its end")] = False
-    to_offset: Annotated[int | None, Parameter(help="to this offset")] = None
-    to_datetime: Annotated[
-        str | None, Parameter(help="to the first record from then on (ISO 8601, else UTC)")
+    section: Annotated[
+        list[str] | None, Parameter(negative="", help="only these parts: state,members,offsets")
     ] = None
-    shift_by: Annotated[int | None, Parameter(help="so many records on, or back if negative")] = None
+    state: Annotated[bool, Parameter(negative="", help="the same as --section state")] = False
+    members: Annotated[bool, Parameter(negative="", help="the same as --section members")] = False
+    offsets: Annotated[bool, Parameter(negative="", help="the same as --section offsets")] = False
+    verbose: Annotated[
+        bool, Parameter(negative="", help="also leader epochs and metadata of committed offsets")
+    ] = False
+    time_lag: Annotated[
+        bool, Parameter(negative="", help="also the age of the next record of each partition, read from it")
+    ] = False
 
-    def target(self) -> Target:
-        """The one target that was given. Raises UsageError for none, several, or a time that does not parse."""
-        targets: list[Target] = []
-        if self.to_earliest:
-            targets.append(ToEarliest())
-        if self.to_latest:
-            targets.append(ToLatest())
-        if self.to_offset is not None:
-            targets.append(ToOffset(self.to_offset))
-        if self.to_datetime is not None:
-            targets.append(ToTimestamp(_timestamp(self.to_datetime)))
-        if self.shift_by is not None:
-            targets.append(ShiftBy(self.shift_by))
-        if len(targets) != 1:
-            raise UsageError("give one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by")
-        return targets[0]
+    def sections(self) -> frozenset[Section]:
+        """The parts that were asked for, else all. Raises UsageError."""
+        given = names("section", self.section, [section.value for section in Section])
+        flags = {"state": self.state, "members": self.members, "offsets": self.offsets}
+        chosen = given | {name for name, is_given in flags.items() if is_given}
+        return frozenset(map(Section, chosen)) or frozenset(Section)
 
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetMode:
-    """The options that say whether a reset is committed or only shown."""
-
-    execute: Annotated[bool, Parameter(negative="", help="commit it; without, it is only shown")] = False
-    dry_run: Annotated[bool, Parameter(negative="", help="only show it, which is the default")] = False
-
-    def check(self) -> None:
-        """Raises UsageError if both were given."""
-        if self.execute and self.dry_run:
-            raise UsageError("give --execute or --dry-run, not both")
+    async def view(self, cluster: Cluster, group: GroupDescription) -> View:
+        """What is shown of this group; reads the records that time lags are about. Raises ClusterError."""
+        if not self.time_lag:
+            return View(self.sections(), self.verbose)
+        now_ms = time.time_ns() // 1_000_000
+        return View(self.sections(), self.verbose, await time_lags(cluster, group.progress, now_ms))
 
 
 @app.command(name="list")
-def list_command(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> int:
+def list_command(
+    *,
+    shown: ListFilter = ListFilter(),
+    connection: Connection = Connection(),
+    as_json: AsJson = False,
+) -> int:
     """List the groups of the cluster."""
 
-    async def run() -> int:
-        async with connected(bootstrap) as cluster:
-            groups = await list_groups(cluster)
+    async def command() -> int:
+        is_wanted = shown.wanted()
+        async with connection.connected() as cluster:
+            groups = [group for group in await list_groups(cluster) if is_wanted(group)]
         if as_json:
             tables.show_json(tables.list_json(groups))
         else:
             tables.show(tables.list_table(groups))
         return 0
 
-    return _status(run())
+    return run(command())
 
 
 @app.command
 def describe(
-    group: str, *more: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False
+    *group: str,
+    several: Several = Several(),
+    shown: Shown = Shown(),
+    connection: Connection = Connection(),
+    as_json: AsJson = False,
 ) -> int:
-    """Show members, committed offsets, log ends and lag of one or more groups.
+    """Show members, committed offsets, log ends and lag of groups.
 
     Of a consumer group also its epochs, and what each member is to have: as kafka-consumer-groups names them.
     """
 
-    async def run() -> int:
-        async with connected(bootstrap) as cluster:
-            groups = [await describe_group(cluster, group_id) for group_id in (group, *more)]
+    async def command() -> int:
+        several.check(group)
+        shown.sections()  # It complains before the cluster is asked.
+        async with connection.connected() as cluster:
+
+            async def ask(group_id: str) -> tuple[GroupDescription, View] | None:
+                try:
+                    found = await describe_group(cluster, group_id)
+                    return found, await shown.view(cluster, found)
+                except NoSuchGroupError:
+                    if not several.is_given:
+                        raise
+                    remark(f"group {group_id} is gone meanwhile")
+                    return None
+
+            groups = [found for found in await each(ask, await several.chosen(cluster, group)) if found]
         if as_json:
-            tables.show_json([tables.description_json(found) for found in groups])
+            tables.show_json([tables.description_json(*found) for found in groups])
         for found in () if as_json else groups:
-            tables.show(tables.description(found))
+            tables.show(tables.description(*found))
+        if any(
+            lag.timestamp_type == CREATE_TIME for _, view in groups for lag in (view.time_lags or {}).values()
+        ):
+            remark("time lag by CreateTime: the producers' clocks, not the broker's")
         return 0
 
-    return _status(run())
+    return run(command())
 
 
 @app.command
-def delete(group: str, *more: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> int:
-    """Delete groups that have no members, with their committed offsets."""
+def delete(
+    *group: str,
+    several: Several = Several(),
+    execute: Annotated[
+        bool,
+        Parameter(negative="", help="with --match or --all-groups: delete them; without, only show them"),
+    ] = False,
+    connection: Connection = Connection(),
+    as_json: AsJson = False,
+) -> int:
+    """Delete groups that have no members, with their committed offsets.
 
-    async def run() -> int:
-        async with connected(bootstrap) as cluster:
-            outcome = await delete_groups(cluster, (group, *more))
+    Groups that are named are deleted at once; those of --match and --all-groups only with --execute.
+    """
+
+    async def command() -> int:
+        several.check(group)
+        async with connection.connected() as cluster:
+            chosen = await several.chosen(cluster, group)
+            if several.is_given and not execute:
+                if as_json:
+                    tables.show_json(dict.fromkeys(chosen))
+                else:
+                    tables.show(tables.planned_deletion_table(chosen))
+                remark(f"nothing was changed: add --execute to delete {counted(len(chosen), 'group')}")
+                return 0
+            outcome = await delete_groups(cluster, chosen)
         if as_json:
             tables.show_json({group_id: error.name for group_id, error in outcome.items()})
         else:
             tables.show(tables.deletion_table(outcome))
         return STATUS_FAILED if any(error is not ErrorCode.NONE for error in outcome.values()) else 0
 
-    return _status(run())
-
-
-@app.command
-def reset_offsets(
-    group: str,
-    *,
-    selected: TopicSelection = TopicSelection(),
-    moved: TargetSelection = TargetSelection(),
-    mode: ResetMode = ResetMode(),
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: AsJson = False,
-) -> int:
-    """Move a group's committed offsets. The group must have no members.
-
-    One that does not exist is given offsets by --topic, so that its first member goes on from there; by
-    --all-topics there is nothing to move. Neither is a failure, while --shift-by needs an offset of each
-    partition that is named: all as kafka-consumer-groups has it.
-    """
-
-    async def run() -> int:
-        selected.check()
-        mode.check()
-        target, topics = moved.target(), selected.topics()
-        async with connected(bootstrap) as cluster:
-            await require_no_members(cluster, group)
-            moves = await plan_reset(cluster, group, topics, target)
-            if mode.execute and moves:
-                await commit_moves(cluster, group, moves)
-        if as_json:
-            tables.show_json({"executed": mode.execute, "moves": tables.moves_json(moves)})
-            return 0
-        tables.show(tables.moves_table(moves))
-        if not moves:
-            remark(f"nothing to move: group {group} has committed no offset")
-        elif not mode.execute:
-            remark("nothing was changed: add --execute to commit this")
-        return 0
-
-    return _status(run())
+    return run(command())
 
 
 @app.command
@@ -216,21 +197,21 @@ def history(
     events: Annotated[bool, Parameter(negative="", help="one row per event, not per rebalance")] = False,
     newest: Annotated[int, Parameter(help=f"so many events at most, up to {MAX_EVENTS:,}")] = NEWEST_EVENTS,
     store: Annotated[Path | None, Parameter(help="read what `muster observe` keeps in DIR")] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    connection: Connection = Connection(),
     as_json: AsJson = False,
 ) -> int:
     """Show what happened to a group: every rebalance with its cause, its member and how long it took."""
 
     async def read() -> GroupHistory:
         if store is None:
-            async with connected(bootstrap) as cluster:
+            async with connection.connected() as cluster:
                 return await read_history(cluster, group, newest)
         stored = read_stored_history(store, group, newest)
         for sentence in stored.remarks():
             remark(sentence)
         return stored.history
 
-    async def run() -> int:
+    async def command() -> int:
         if not 1 <= newest <= MAX_EVENTS:
             raise UsageError(f"--newest {newest} must be from 1 to {MAX_EVENTS}")
         found = await read()
@@ -244,25 +225,20 @@ def history(
             tables.show(history_tables.rebalance_table(rebalance_views(found.as_it_happened())))
         return 0
 
-    return _status(run())
+    return run(command())
 
 
-def _timestamp(text: str) -> int:
+@app.command
+def validate_regex(expression: str, *, as_json: AsJson = False) -> int:
+    """Check a regular expression of a subscription as brokers do (RE2). No cluster is asked."""
     try:
-        return parse_datetime(text)
-    except ValueError:
-        raise UsageError(
-            f"--to-datetime {text} must be an ISO 8601 time, as in 2026-01-31T12:00:00Z"
-        ) from None
-
-
-def _status(command: Coroutine[None, None, int]) -> int:
-    """Run a command and return its exit status; a failure is printed as a sentence on standard error."""
-    try:
-        return asyncio.run(command)
-    except UsageError as error:
-        say(error)
-        return STATUS_NOT_UNDERSTOOD
-    except (ClusterError, StoreError) as error:
-        say(error)
-        return STATUS_FAILED
+        compiled(expression)
+        problem = None
+    except InvalidExpression as error:
+        problem = str(error)
+    if as_json:
+        tables.show_json({"expression": expression, "valid": problem is None, "problem": problem})
+    else:
+        verdict = "valid" if problem is None else f"invalid: {problem}"
+        tables.show_line(f"The regular expression `{expression}` is {verdict}.")
+    return 0 if problem is None else STATUS_FAILED

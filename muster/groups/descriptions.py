@@ -13,7 +13,8 @@ from enum import Enum, auto
 from typing import Final, NamedTuple, TypeAlias
 
 from muster.cluster import Cluster, ClusterError, UnspokenError, check, retried
-from muster.groups.admin import committed_offsets, groups_of, offsets_at, partitions_of
+from muster.groups.admin import groups_of, offsets_at, partitions_of
+from muster.groups.offsets import Committed, committed
 from muster.sentences import counted
 from protocol.consumer import PROTOCOL_TYPE, decode_assignment
 from protocol.errors import DecodeError, ErrorCode
@@ -29,8 +30,9 @@ from protocol.topic_partition import TopicPartition
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
-_DEAD: Final = "Dead"
-_NO_MEMBERS: Final = frozenset({"Empty", _DEAD})
+DEAD: Final = "Dead"
+_NO_MEMBERS: Final = frozenset({"Empty", DEAD})
+_NO_LEADER: Final = -1
 _LEFT_FOR_NOW: Final = -2  # The epoch of a static member whose place is kept.
 _UPGRADED: Final = {0: False, 1: True}  # By `member_type`; -1 in version 0, which does not say.
 
@@ -69,6 +71,8 @@ class PartitionProgress:
     committed_offset: int | None
     log_end_offset: int | None
     member_id: str | None
+    leader_epoch: int | None = None  # This and the metadata were committed with the offset.
+    metadata: str = ""
 
     @property
     def lag(self) -> int | None:
@@ -95,13 +99,21 @@ class GroupDescription:
     progress: tuple[PartitionProgress, ...]
 
 
+class LiveMembersError(ClusterError):
+    """The group has members, or keeps the places of some."""
+
+
+class NoSuchGroupError(ClusterError):
+    """There is no group of that name."""
+
+
 async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
     """The members and progress of one group. Raises ClusterError, also if the group does not exist."""
     coordinator = await cluster.coordinator(group_id)
     group = await _described(cluster, coordinator, group_id)
-    committed = await committed_offsets(cluster, group_id)
-    if group.state == _DEAD and not committed:
-        raise ClusterError(f"there is no group {group_id}")
+    offsets = await committed(cluster, group_id)
+    if group.state == DEAD and not offsets:
+        raise NoSuchGroupError(f"there is no group {group_id}")
     return GroupDescription(
         group_id,
         group.group_type,
@@ -113,22 +125,22 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
         coordinator,
         cluster.address(coordinator),
         group.members,
-        await _progress(cluster, committed, group.members),
+        await _progress(cluster, offsets, group.members),
     )
 
 
 async def require_no_members(cluster: Cluster, group_id: str) -> None:
-    """Raise ClusterError if the group has members: their next commit would undo a reset."""
+    """Raise LiveMembersError if the group has members: their next commit would undo a reset."""
     group = await _described(cluster, await cluster.coordinator(group_id), group_id)
     if group.state in _NO_MEMBERS:
         return
     away = [str(each.group_instance_id) for each in group.members if each.member_epoch == _LEFT_FOR_NOW]
     if live := len(group.members) - len(away) or not away:
-        raise ClusterError(
+        raise LiveMembersError(
             f"group {group_id} has {counted(live, 'live member')} (state {group.state}); "
             f"stop {'it' if live == 1 else 'them'} first"
         )
-    raise ClusterError(f"group {group_id} {_kept_places(away)}")
+    raise LiveMembersError(f"group {group_id} {_kept_places(away)}")
 
 
 def _kept_places(instances: list[str]) -> str:
@@ -171,7 +183,7 @@ async def _described(cluster: Cluster, coordinator: int, group_id: str) -> _Desc
     if isinstance(of_consumers, _Described):
         return of_consumers
     group = await _classic_group(cluster, coordinator, group_id)
-    if group.state == _DEAD and of_consumers is _Absence.NOT_ANSWERED:
+    if group.state == DEAD and of_consumers is _Absence.NOT_ANSWERED:
         for listed in await groups_of(cluster, coordinator):
             if listed.group_id == group_id and listed.group_type.lower() == CONSUMER:
                 raise ClusterError(_UNDESCRIBED.format(group_id))
@@ -196,7 +208,7 @@ async def _consumer_group(cluster: Cluster, coordinator: int, group_id: str) -> 
         epochs = (group.group_epoch, group.assignment_epoch)
         return _Described(CONSUMER, group.group_state, PROTOCOL_TYPE, group.assignor_name, members, *epochs)
 
-    return await retried(ask)
+    return await retried(ask, cluster.patience_s)
 
 
 async def _classic_group(cluster: Cluster, coordinator: int, group_id: str) -> _Described:
@@ -210,7 +222,7 @@ async def _classic_group(cluster: Cluster, coordinator: int, group_id: str) -> _
         members = tuple(_classic_member(member, group.protocol_type) for member in group.members)
         return _Described(CLASSIC, group.group_state, group.protocol_type, group.protocol_data, members)
 
-    return await retried(ask)
+    return await retried(ask, cluster.patience_s)
 
 
 def _consumer_member(member: ConsumerGroupDescribeMember) -> MemberDescription:
@@ -255,14 +267,27 @@ def _assigned(assignment: bytes) -> Partitions:
 
 
 async def _progress(
-    cluster: Cluster, committed: Mapping[TopicPartition, int], members: Iterable[MemberDescription]
+    cluster: Cluster, offsets: Mapping[TopicPartition, Committed], members: Iterable[MemberDescription]
 ) -> tuple[PartitionProgress, ...]:
     owners = {where: member.member_id for member in members for where in member.partitions}
-    known = await partitions_of(cluster, {where.topic for where in committed.keys() | owners.keys()})
-    ends = await offsets_at(cluster, known, LATEST)
-    return tuple(
-        PartitionProgress(
-            where.topic, where.partition, committed.get(where), ends.get(where), owners.get(where)
-        )
-        for where in sorted(committed.keys() | owners.keys())
+    shown = sorted(offsets.keys() | owners.keys())
+    leaders = await partitions_of(cluster, {where.topic for where in shown})
+    led = {where: leaders[where] for where in shown if leaders.get(where, _NO_LEADER) != _NO_LEADER}
+    ends = await offsets_at(cluster, led, LATEST)
+    return tuple(_row(where, offsets.get(where), ends.get(where), owners.get(where)) for where in shown)
+
+
+def _row(
+    where: TopicPartition, found: Committed | None, log_end_offset: int | None, member_id: str | None
+) -> PartitionProgress:
+    if found is None:
+        return PartitionProgress(where.topic, where.partition, None, log_end_offset, member_id)
+    return PartitionProgress(
+        where.topic,
+        where.partition,
+        found.offset,
+        log_end_offset,
+        member_id,
+        found.leader_epoch,
+        found.metadata,
     )

@@ -78,15 +78,39 @@ class Newest:
         return as_history(self._kept, self._seen - len(self._kept))
 
 
+class NewestOfEach:
+    """Keeps the newest records of several groups among all that are added."""
+
+    def __init__(self, group_ids: Iterable[str], limit: int) -> None:
+        self._by_key = {group_id.encode(): Newest(group_id, limit) for group_id in group_ids}
+
+    def add(self, key: bytes | None, value: bytes | None) -> None:
+        if key == GAP_KEY:
+            for newest in self._by_key.values():
+                newest.add(key, value)
+        elif key is not None and key in self._by_key:
+            self._by_key[key].add(key, value)
+
+    def histories(self) -> dict[str, GroupHistory]:
+        return {key.decode(): newest.history() for key, newest in self._by_key.items()}
+
+
 async def read_history(cluster: Cluster, group_id: str, limit: int = MAX_EVENTS) -> GroupHistory:
     """The newest `limit` events of the group that the topic still holds. Raises ClusterError."""
+    return (await read_histories(cluster, [group_id], limit))[group_id]
+
+
+async def read_histories(
+    cluster: Cluster, group_ids: Iterable[str], limit: int = MAX_EVENTS
+) -> dict[str, GroupHistory]:
+    """The same of each of several groups; the topic is read once. Raises ClusterError."""
     partitions = [ClientPartition(*where) for where in await partitions_of(cluster, [TOPIC])]
     if not partitions:
         raise ClusterError(f"this cluster keeps no history of its groups: it has no topic {TOPIC}")
-    newest = Newest(group_id, limit)
+    newest = NewestOfEach(group_ids, limit)
     async with cluster.reader() as consumer:
         await _read_all(consumer, partitions, newest)
-    return newest.history()
+    return newest.histories()
 
 
 def as_history(records: Iterable[KeyAndValue], older: int = 0) -> GroupHistory:
@@ -101,7 +125,9 @@ def as_history(records: Iterable[KeyAndValue], older: int = 0) -> GroupHistory:
     return GroupHistory(tuple(events), unreadable, older)
 
 
-async def _read_all(consumer: AIOKafkaConsumer, partitions: list[ClientPartition], newest: Newest) -> None:
+async def _read_all(
+    consumer: AIOKafkaConsumer, partitions: list[ClientPartition], newest: NewestOfEach
+) -> None:
     consumer.assign(partitions)
     await consumer.seek_to_beginning(*partitions)
     ends: dict[ClientPartition, int] = await consumer.end_offsets(partitions)

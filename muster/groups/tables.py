@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from typing import Any, Final
+from dataclasses import asdict, dataclass
+from enum import Enum, unique
+from typing import Any, Final, TypeAlias
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from muster.groups.admin import GroupListing, Move
+from muster.durations import spoken
+from muster.groups.admin import GroupListing
 from muster.groups.descriptions import CONSUMER, GroupDescription, MemberDescription, Partitions
-from muster.sentences import counted
+from muster.groups.offsets import Move
+from muster.groups.time_lag import TimeLag
+from muster.sentences import counted, visible
 from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
 
 UNKNOWN: Final = "-"
 
@@ -32,6 +37,11 @@ def show_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def show_line(line: str) -> None:
+    """Print one line, whatever it has of markup or control characters."""
+    show(Text(visible(line)))
+
+
 def list_table(groups: Iterable[GroupListing]) -> Table:
     """One row per group."""
     table = new_table("group", "state", "protocol type", "type", "coordinator")
@@ -45,42 +55,82 @@ def list_json(groups: Iterable[GroupListing]) -> list[dict[str, Any]]:
     return [asdict(group) for group in groups]
 
 
-def description(group: GroupDescription) -> Group:
+@unique
+class Section(Enum):
+    """A part of a description, as kafka-consumer-groups divides it."""
+
+    STATE = "state"
+    MEMBERS = "members"
+    OFFSETS = "offsets"
+
+
+TimeLags: TypeAlias = Mapping[TopicPartition, TimeLag]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What of a group is shown; `time_lags` None where they were not asked for."""
+
+    sections: frozenset[Section] = frozenset(Section)
+    verbose: bool = False
+    time_lags: TimeLags | None = None
+
+
+ALL: Final = View()
+
+
+def description(group: GroupDescription, view: View = ALL) -> Group:
     """A heading, a table of the members, and a table of the progress on each partition."""
-    members = (
-        _consumer_members_table(group) if group.group_type == CONSUMER else _members_table(group.members)
-    )
-    return Group(Text(_heading(group)), members, _progress_table(group), Text())
+    shown: list[RenderableType] = [Text(visible(_heading(group)))]
+    if Section.MEMBERS in view.sections:
+        is_consumer = group.group_type == CONSUMER
+        shown.append(_consumer_members_table(group) if is_consumer else _members_table(group.members))
+    if Section.OFFSETS in view.sections:
+        shown.append(_progress_table(group, view))
+    return Group(*shown, Text())
 
 
-def description_json(group: GroupDescription) -> dict[str, Any]:
+def description_json(group: GroupDescription, view: View = ALL) -> dict[str, Any]:
     """The description as plain values for JSON, with the lag of each partition."""
     value = asdict(group)
-    value["members"] = [
-        asdict(member)
-        | {
-            "partitions": _names(member.partitions),
-            "target_partitions": None
-            if member.target_partitions is None
-            else _names(member.target_partitions),
-        }
-        for member in group.members
-    ]
-    value["progress"] = [asdict(row) | {"lag": row.lag} for row in group.progress]
+    del value["members"], value["progress"]
+    value["member_count"] = len(group.members)
+    if Section.MEMBERS in view.sections:
+        value["members"] = [_member_json(member) for member in group.members]
+    if Section.OFFSETS in view.sections:
+        value["progress"] = [asdict(row) | {"lag": row.lag} for row in group.progress]
+    if Section.OFFSETS in view.sections and view.time_lags is not None:
+        for row in value["progress"]:
+            lag = view.time_lags.get(TopicPartition(row["topic"], row["partition"]))
+            row["time_lag"] = None if lag is None else asdict(lag)
     return value
 
 
-def moves_table(moves: Iterable[Move]) -> Table:
-    """One row per partition of a reset."""
-    table = new_table("topic", "partition", "committed", "new offset")
-    for move in moves:
-        add_row(table, move.topic, move.partition, move.from_offset, move.to_offset)
+def _member_json(member: MemberDescription) -> dict[str, Any]:
+    target = None if member.target_partitions is None else _names(member.target_partitions)
+    return asdict(member) | {"partitions": _names(member.partitions), "target_partitions": target}
+
+
+def moves_table(moves: Mapping[str, Iterable[Move]], names_groups: bool) -> Table:
+    """One row per partition of a reset, with its group if `names_groups`."""
+    table = new_table(*(["group"] if names_groups else []), "topic", "partition", "committed", "new offset")
+    for group_id, of_group in moves.items():
+        for move in of_group:
+            add_row(table, *([group_id] if names_groups else []), *move)
     return table
 
 
-def moves_json(moves: Iterable[Move]) -> list[dict[str, Any]]:
+def moves_json(moves: Mapping[str, Iterable[Move]]) -> list[dict[str, Any]]:
     """The rows of `moves_table` as plain values for JSON."""
-    return [asdict(move) for move in moves]
+    return [{"group_id": group_id} | move._asdict() for group_id, each in moves.items() for move in each]
+
+
+def planned_deletion_table(group_ids: Iterable[str]) -> Table:
+    """One row per group that would be deleted."""
+    table = new_table("group")
+    for group_id in group_ids:
+        add_row(table, group_id)
+    return table
 
 
 def deletion_table(outcome: Mapping[str, ErrorCode]) -> Table:
@@ -88,6 +138,24 @@ def deletion_table(outcome: Mapping[str, ErrorCode]) -> Table:
     table = new_table("group", "outcome")
     for group_id, error in outcome.items():
         add_row(table, group_id, "deleted" if error is ErrorCode.NONE else f"kept: {error.name}")
+    return table
+
+
+def removal_table(members: Iterable[MemberDescription], outcome: Mapping[str, ErrorCode]) -> Table:
+    """One row per member that was to be removed, with its result."""
+    table = new_table("member", "instance", "client", "host", "outcome")
+    for member in members:
+        error = outcome[member.member_id]
+        add_row(table, *_who(member), "removed" if error is ErrorCode.NONE else f"kept: {error.name}")
+    return table
+
+
+def deleted_offsets_table(rows: Iterable[tuple[tuple[str, int | None], ErrorCode]]) -> Table:
+    """One row per partition whose offset was to be deleted, with its result."""
+    table = new_table("topic", "partition", "outcome")
+    for (topic, partition), error in rows:
+        outcome = "deleted" if error is ErrorCode.NONE else f"kept: {error.name}"
+        add_row(table, topic, partition, outcome)
     return table
 
 
@@ -131,13 +199,23 @@ def _who(member: MemberDescription) -> tuple[str | None, ...]:
     return member.member_id, member.group_instance_id, member.client_id, member.client_host
 
 
-def _progress_table(group: GroupDescription) -> Table:
-    table = new_table("topic", "partition", "committed", "log end", "lag", "member")
+def _progress_table(group: GroupDescription, view: View) -> Table:
+    committed = ["committed", "leader epoch", "metadata"] if view.verbose else ["committed"]
+    time_lag = [] if view.time_lags is None else ["time lag"]
+    table = new_table("topic", "partition", *committed, "log end", "lag", *time_lag, "member")
     for row in group.progress:
-        add_row(
-            table, row.topic, row.partition, row.committed_offset, row.log_end_offset, row.lag, row.member_id
-        )
+        cells: list[object] = [row.topic, row.partition, row.committed_offset]
+        cells += [row.leader_epoch, row.metadata] if view.verbose else []
+        cells += [row.log_end_offset, row.lag]
+        if view.time_lags is not None:
+            cells.append(time_lag_text(view.time_lags.get(TopicPartition(row.topic, row.partition))))
+        add_row(table, *cells, row.member_id)
     return table
+
+
+def time_lag_text(lag: TimeLag | None) -> str | None:
+    """A time lag for people."""
+    return None if lag is None else f"{'at least ' if lag.at_least else ''}{spoken(lag.lag_ms)}"
 
 
 def new_table(*columns: str) -> Table:
@@ -149,8 +227,8 @@ def new_table(*columns: str) -> Table:
 
 
 def add_row(table: Table, *cells: object) -> None:
-    """Add a row of cells, shown as they are: brackets in a group id are not markup."""
-    table.add_row(*(Text(UNKNOWN if cell is None or cell == "" else str(cell)) for cell in cells))
+    """Add a row of cells: brackets are not markup, and what would move the cursor or turn the text is escaped."""
+    table.add_row(*(Text(UNKNOWN if cell is None or cell == "" else visible(str(cell))) for cell in cells))
 
 
 def _names(partitions: Partitions) -> list[str]:

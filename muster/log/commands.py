@@ -177,7 +177,10 @@ def import_command(
     directory: Annotated[Path | None, Parameter(help="a log directory that no server uses")] = None,
     *,
     bootstrap: Annotated[
-        str | None, Parameter(name="--bootstrap", help="or a running cluster: host:port of any broker")
+        str | None,
+        Parameter(
+            name=("--bootstrap-server", "--bootstrap"), help="or a running cluster: host:port of any broker"
+        ),
     ] = None,
     options: ImportOptions = ImportOptions(),
     as_json: AsJson = False,
@@ -225,19 +228,12 @@ def _imported(file: Path, directory: Path | None, bootstrap: str | None, options
     """Import the wanted rows into the directory, or else the cluster; the whole file is checked before that."""
     from muster.log.import_offline import Imported, import_offline
     from muster.log.progress import progress
-    from muster.log.rows import read_rows
+    from muster.log.rows import read_rows, rows_by_group
 
-    wanted = frozenset(options.group or ())
-    rows, found = 0, set()
-    for row in read_rows(file):
-        if not wanted or row.group in wanted:
-            rows += 1
-            found.add(row.group)
-    if missing := sorted(wanted - found):
-        raise LogToolError(f"not in {file}: {', '.join(missing)}")
+    counts = rows_by_group(file, frozenset(options.group or ()))
+    groups, rows = frozenset(counts), sum(counts.values())
     if options.dry_run:
-        return Imported(rows, found)
-    groups = frozenset(found)
+        return Imported(rows, set(groups))
     chosen = (row for row in read_rows(file) if row.group in groups)
     with progress("importing", rows, is_bytes=False) as advance:
         if directory is not None:

@@ -7,25 +7,20 @@ the server's present time. Partitions that it refuses, as of topics it does not 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Iterable
 from itertools import groupby, islice
-from typing import Any, Final
+from typing import Final
 
-from muster.cluster import TEMPORARY, Cluster, ClusterError, RefusedError, check, connected, retried
-from muster.groups.descriptions import require_no_members
+from muster.cluster import Cluster, ClusterError, connected
+from muster.groups.descriptions import LiveMembersError, require_no_members
+from muster.groups.offsets import Committed, commit
 from muster.log.import_offline import Imported
 from muster.log.places import LogToolError
 from muster.log.progress import Advance
 from muster.log.rows import OffsetRow
 from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
+from protocol.topic_partition import TopicPartition
 
-TOPICS_BY_NAME: Final = 9  # OffsetCommit names topics by id after that.
 ROWS_PER_REQUEST: Final = 1000
 
 
@@ -47,14 +42,12 @@ def import_to(
 async def import_online(
     cluster: Cluster, groups: frozenset[str], rows: Iterable[OffsetRow], advance: Advance
 ) -> Imported:
-    """Commit `rows`, all of `groups`. Raises LogToolError before anything is committed, and ClusterError."""
+    """Commit `rows`, all of `groups`. Raises LiveMembersError before anything is committed, and ClusterError."""
     for group in sorted(groups):
         try:
             await require_no_members(cluster, group)
-        except RefusedError:  # It refused the request, and said nothing about the group.
-            raise
-        except ClusterError as error:
-            raise LogToolError(f"{error} (nothing was written)") from error
+        except LiveMembersError as error:
+            raise LiveMembersError(f"{error} (nothing was written)") from None
     done = Imported()
     for group, of_group in groupby(rows, key=lambda row: row.group):
         while some := list(islice(of_group, ROWS_PER_REQUEST)):
@@ -64,36 +57,13 @@ async def import_online(
 
 
 async def _commit(cluster: Cluster, group: str, rows: list[OffsetRow], done: Imported) -> None:
-    by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-    for row in rows:
-        by_topic[row.topic].append(_partition(row))
-    topics = [OffsetCommitRequestTopic(name=name, partitions=new) for name, new in by_topic.items()]
-    request = OffsetCommitRequest(group_id=group, topics=topics)
-    coordinator = await cluster.coordinator(group)
-
-    async def ask() -> Any:
-        answer = await cluster.send(coordinator, request, max_version=TOPICS_BY_NAME)
-        for topic in answer.topics:
-            for partition in topic.partitions:
-                if partition.error_code in TEMPORARY:
-                    check(f"committing offsets of group {group}", partition.error_code)
-        return answer
-
-    answer = await retried(ask)
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            if partition.error_code == ErrorCode.NONE:
-                done.rows += 1
-                done.groups.add(group)
-            else:
-                where = f"{group} {topic.name}-{partition.partition_index}"
-                done.refused[where] = ErrorCode(partition.error_code).name
-
-
-def _partition(row: OffsetRow) -> OffsetCommitRequestPartition:
-    return OffsetCommitRequestPartition(
-        partition_index=row.partition,
-        committed_offset=row.offset,
-        committed_leader_epoch=-1 if row.leader_epoch is None else row.leader_epoch,
-        committed_metadata=row.metadata,
-    )
+    offsets = {
+        TopicPartition(row.topic, row.partition): Committed(row.offset, row.leader_epoch, row.metadata)
+        for row in rows
+    }
+    for where, error in (await commit(cluster, group, offsets)).items():
+        if error is ErrorCode.NONE:
+            done.rows += 1
+            done.groups.add(group)
+        else:
+            done.refused[f"{group} {where.topic}-{where.partition}"] = error.name

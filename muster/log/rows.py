@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from itertools import islice
@@ -83,6 +84,14 @@ def read_rows(path: Path) -> Iterator[OffsetRow]:
         yield from _read_parquet(path) if is_parquet(path) else _read_lines(path)
     except OSError as error:
         raise LogToolError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def rows_by_group(path: Path, wanted: frozenset[str]) -> dict[str, int]:
+    """The number of rows of each group, or of those `wanted`. Raises LogToolError, also if one has none."""
+    counts = Counter(row.group for row in read_rows(path) if not wanted or row.group in wanted)
+    if missing := sorted(wanted - counts.keys()):
+        raise LogToolError(f"not in {path}: {', '.join(missing)}")
+    return counts
 
 
 def _read_lines(path: Path) -> Iterator[OffsetRow]:

@@ -1,0 +1,124 @@
+"""`muster groups watch`: a line for each change of groups, on any Kafka.
+
+It asks again and again, so a state that is shorter than the interval is not seen, and it says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter
+
+from muster.cluster import Cluster
+from muster.connection import Connection
+from muster.durations import parse_timeout, spoken
+from muster.groups import tables
+from muster.groups.descriptions import DEAD
+from muster.groups.running import run
+from muster.groups.selection import Several
+from muster.groups.sights import Sight, look_at
+from muster.groups.wait_command import told
+from muster.sentences import remark
+from muster.usage import UsageError
+
+DEFAULT_INTERVAL: Final = "2s"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polling:
+    """The options that say how often to look."""
+
+    interval: Annotated[str, Parameter(help="look so often: 500ms, 2s")] = DEFAULT_INTERVAL
+    times: Annotated[int | None, Parameter(help="look so many times, then end; without: until Ctrl-C")] = None
+
+    def interval_ms(self) -> int:
+        """Raises UsageError."""
+        try:
+            return parse_timeout(self.interval)
+        except ValueError as error:
+            raise UsageError(f"--interval {error}") from None
+
+    async def rounds(self) -> AsyncIterator[int]:
+        """Numbers from 0 on, one each interval."""
+        every_s = self.interval_ms() / 1000
+        began, number = time.monotonic(), 0
+        while self.times is None or number < self.times:
+            yield number
+            number += 1
+            if number != self.times:
+                await asyncio.sleep(max(0.0, began + number * every_s - time.monotonic()))
+
+    @property
+    def caveat(self) -> str:
+        return f"states shorter than {spoken(self.interval_ms())} are not seen"
+
+
+def watch(
+    *group: str,
+    several: Several = Several(),
+    polling: Polling = Polling(),
+    jsonl: Annotated[
+        bool, Parameter(name=("--jsonl", "--json"), negative="", help="a JSON line each")
+    ] = False,
+    connection: Connection = Connection(),
+) -> int:
+    """Show each change of groups' states and members as it happens, of all groups unless some are said.
+
+    It asks again and again: states that are shorter than --interval are not seen.
+    """
+
+    async def command() -> int:
+        chosen = several if group or several.is_given else Several(all_groups=True)
+        chosen.check(group)
+        remark(polling.caveat)
+        before: dict[str, Sight] = {}
+        async with connection.connected() as cluster:
+            async for _ in polling.rounds():
+                now = await seen_now(cluster, chosen, group, before)
+                for group_id, sight in now.items():
+                    former = before.get(group_id)
+                    if former is None or former.changes != sight.changes:
+                        _show(former, sight, jsonl)
+                before = now
+        return 0
+
+    return run(command())
+
+
+async def seen_now(
+    cluster: Cluster, chosen: Several, named: tuple[str, ...], before: dict[str, Sight]
+) -> dict[str, Sight]:
+    """Each group as it is, those among them that were there before and are gone. Raises ClusterError."""
+    there_before = [group_id for group_id, sight in before.items() if sight.state != DEAD]
+    group_ids = dict.fromkeys([*await chosen.chosen(cluster, named), *there_before])
+    return {sight.group_id: sight for sight in await look_at(cluster, group_ids)}
+
+
+def _show(before: Sight | None, now: Sight, jsonl: bool) -> None:
+    if jsonl:
+        value: dict[str, Any] = {"before": None if before is None else asdict(before), "now": asdict(now)}
+        print(json.dumps({"group_id": now.group_id, **value}, ensure_ascii=False), flush=True)
+        return
+    at = datetime.fromtimestamp(now.at_ms / 1000).strftime("%H:%M:%S")
+    tables.show_line(f"{at} {now.group_id}: {change(before, now)}")
+
+
+def change(before: Sight | None, now: Sight) -> str:
+    """A change in words: "Stable -> Empty, 0 members, lag 4; app-1 left"."""
+    former = f"{before.state} -> " if before is not None and before.state != now.state else ""
+    parts = [f"{former}{told(now)}"]
+    if before is not None:
+        came = sorted(client for client, _ in set(now.members) - set(before.members))
+        gone = sorted(client for client, _ in set(before.members) - set(now.members))
+        parts += [f"{', '.join(came)} came"] if came else []
+        parts += [f"{', '.join(gone)} left"] if gone else []
+        if not came and not gone and before.group_epoch != now.group_epoch:
+            parts.append(f"group epoch {now.group_epoch}")
+    return "; ".join(parts)

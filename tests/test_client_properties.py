@@ -1,0 +1,153 @@
+"""The properties of a Java client, as far as they are honoured; what is not is refused by its name."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.processes import free_port
+from muster.client_properties import (
+    DEFAULT_TIMEOUT_MS,
+    ClientPropertiesError,
+    client_settings,
+    read_client_settings,
+)
+from muster.cluster import ClusterError, connected
+from muster.connection import Connection
+from muster.usage import UsageError
+
+PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="al" password="s\\"e=c;";'
+SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="al" password="p";'
+SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN}
+
+
+def test_without_properties_all_is_as_by_default() -> None:
+    settings = client_settings({})
+    assert (settings.bootstrap, settings.timeout_ms) == (None, DEFAULT_TIMEOUT_MS)
+    assert settings.client_arguments() == {
+        "client_id": "muster",
+        "request_timeout_ms": DEFAULT_TIMEOUT_MS,
+        "security_protocol": "PLAINTEXT",
+    }
+
+
+def test_what_is_honoured_becomes_an_argument_of_the_client() -> None:
+    given = {
+        "bootstrap.servers": "a:1,b:2",
+        "client.id": "ops",
+        "request.timeout.ms": "4000",
+        "default.api.timeout.ms": "9000",
+        "retry.backoff.ms": "50",
+    }
+    settings = client_settings(given | SASL)
+    assert (settings.bootstrap, settings.timeout_ms) == ("a:1,b:2", 9_000)
+    assert settings.client_arguments() == {
+        "client_id": "ops",
+        "request_timeout_ms": 4_000,
+        "retry_backoff_ms": 50,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "al",
+        "sasl_plain_password": 's"e=c;',
+    }
+
+
+@pytest.mark.parametrize(
+    ("properties", "sentence"),
+    [
+        ({"acks": "all", "zz": "1"}, "cannot be honoured here: acks, zz"),
+        ({"request.timeout.ms": "soon"}, "request.timeout.ms must be a whole number"),
+        ({"request.timeout.ms": "0"}, "request.timeout.ms must be a whole number"),
+        ({"security.protocol": "TLS"}, "security.protocol must be one of PLAINTEXT, SSL"),
+        ({"ssl.truststore.location": "x"}, "ssl.truststore.location: of no effect unless"),
+        ({"sasl.mechanism": "PLAIN"}, "sasl.mechanism: of no effect unless security.protocol is SASL_SSL"),
+        (SASL | {"sasl.mechanism": "GSSAPI"}, "sasl.mechanism must be one of PLAIN, SCRAM-SHA-256"),
+        ({"security.protocol": "SASL_PLAINTEXT"}, "sasl.mechanism must be one of PLAIN"),
+        (SASL | {"sasl.jaas.config": SCRAM}, "sasl.jaas.config must be org.apache"),
+        (SASL | {"sasl.jaas.config": PLAIN.replace("username", "user")}, "sasl.jaas.config must be"),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.location": "trust.jks"},
+            "ssl.truststore.location: only PEM can be read",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": "/absent"},
+            "ssl.truststore.location cannot be used: No such file",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.certificates": "no PEM"},
+            "ssl.truststore.certificates",
+        ),
+        ({"security.protocol": "SSL", "ssl.key.password": "p"}, "ssl.key.password: there is no"),
+        ({"security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols may have"),
+        ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "x"}, "ssl.endpoint"),
+    ],
+)
+def test_what_is_not_honoured_is_refused_by_name_and_without_its_value(
+    properties: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(ClientPropertiesError) as refused:
+        client_settings(properties)
+    assert str(refused.value).startswith(sentence)
+    assert 's\\"e=c' not in str(refused.value)
+
+
+async def test_where_credentials_may_be_what_is_wrong_it_says_so() -> None:
+    """The client library does not tell a refusal from silence."""
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(ClusterError, match="or none that takes these credentials"):
+        async with connected(address, client_settings(SASL)):
+            pass
+    with pytest.raises(ClusterError, match=rf"no Kafka broker answers on {address} \("):
+        async with connected(address):
+            pass
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and its certificate, self-signed, in one PEM file as a keystore of Kafka's has them."""
+    folder = tmp_path_factory.mktemp("certificate")
+    key, made = folder / "key.pem", folder / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=test", "-days", "2"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(made)], check=True, capture_output=True)
+    both = folder / "keystore.pem"
+    both.write_text(key.read_text() + made.read_text())
+    return both
+
+
+def test_stores_in_pem_make_the_context_and_names_are_checked_unless_switched_off(certificate: Path) -> None:
+    stores = {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificate),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificate),
+        "ssl.enabled.protocols": "TLSv1.3",
+    }
+    context = client_settings(stores).arguments["ssl_context"]
+    assert [each["subject"] for each in context.get_ca_certs()] == [((("commonName", "test"),),)]
+    assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+    assert context.minimum_version == context.maximum_version == ssl.TLSVersion.TLSv1_3
+    unnamed = client_settings(stores | {"ssl.endpoint.identification.algorithm": ""}).arguments["ssl_context"]
+    assert (unnamed.check_hostname, unnamed.verify_mode) == (False, ssl.CERT_REQUIRED)
+
+
+def test_the_file_is_named_where_it_is_wrong(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("# ours\nacks = all\n")
+    with pytest.raises(ClientPropertiesError, match=f"{file}: cannot be honoured here: acks"):
+        read_client_settings(file)
+    with pytest.raises(ClientPropertiesError, match="cannot read"):
+        read_client_settings(tmp_path / "absent")
+
+
+def test_a_timeout_that_is_given_outdoes_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("request.timeout.ms=4000\ndefault.api.timeout.ms=9000\n")
+    settings = Connection(command_config=file, timeout="2s").settings()
+    assert (settings.timeout_ms, settings.client_arguments()["request_timeout_ms"]) == (2_000, 2_000)
+    assert Connection(command_config=file).settings().timeout_ms == 9_000
+    with pytest.raises(UsageError, match="--timeout soon must be"):
+        Connection(timeout="soon").settings()
