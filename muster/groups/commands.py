@@ -1,4 +1,4 @@
-"""`muster groups`: list, describe, delete, reset-offsets and history, against any Kafka cluster.
+"""`muster groups`: list, describe, delete, reset-offsets, history and why, against any Kafka cluster.
 
 Every command that reads can answer in JSON. A failure is a sentence on standard error and status 1.
 This module holds what users type; `admin` knows what is asked, `tables` how it looks.
@@ -7,11 +7,13 @@ This module holds what users type; `admin` knows what is asked, `tables` how it 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 from cyclopts import App, Parameter
+from rich.text import Text
 
 from muster.cluster import DEFAULT_BOOTSTRAP, ClusterError, connected
 from muster.groups import history_tables, tables
@@ -30,6 +32,9 @@ from muster.groups.reset_offsets import (
     parse_topics,
     plan_reset,
 )
+from muster.groups.why import tables as why_tables
+from muster.groups.why.answers import Question
+from muster.groups.why.asking import ask
 from muster.sentences import remark, say
 from protocol.errors import ErrorCode
 
@@ -92,7 +97,7 @@ class TargetSelection:
         if self.to_offset is not None:
             targets.append(ToOffset(self.to_offset))
         if self.to_datetime is not None:
-            targets.append(ToTimestamp(_timestamp(self.to_datetime)))
+            targets.append(ToTimestamp(_timestamp("--to-datetime", self.to_datetime)))
         if self.shift_by is not None:
             targets.append(ShiftBy(self.shift_by))
         if len(targets) != 1:
@@ -235,13 +240,44 @@ def history(
     return _status(run())
 
 
-def _timestamp(text: str) -> int:
+@app.command
+def why(
+    group: str,
+    *,
+    at: Annotated[str | None, Parameter(help="the rebalance at this time (ISO 8601, else UTC)")] = None,
+    newest: Annotated[int, Parameter(help=f"look at so many events, up to {MAX_EVENTS:,}")] = NEWEST_EVENTS,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> int:
+    """Say why a group rebalanced last, or why it does now: the cause with its evidence, and what to do.
+
+    While it rebalances also who is waited for; that needs no history, so it works on any cluster.
+    """
+
+    async def run() -> int:
+        if not 1 <= newest <= MAX_EVENTS:
+            raise UsageError(f"--newest {newest} must be from 1 to {MAX_EVENTS}")
+        question = Question(
+            group, None if at is None else _timestamp("--at", at), time.time_ns() // 1_000_000
+        )
+        async with connected(bootstrap) as cluster:
+            found = await ask(cluster, question, newest)
+        for sentence in found.remarks:
+            remark(sentence)
+        if as_json:
+            tables.show_json(why_tables.answer_json(found.answer))
+        else:
+            tables.show(Text("\n".join(why_tables.lines(found.answer))))
+        return 0
+
+    return _status(run())
+
+
+def _timestamp(option: str, text: str) -> int:
     try:
         return parse_datetime(text)
     except ValueError:
-        raise UsageError(
-            f"--to-datetime {text} must be an ISO 8601 time, as in 2026-01-31T12:00:00Z"
-        ) from None
+        raise UsageError(f"{option} {text} must be an ISO 8601 time, as in 2026-01-31T12:00:00Z") from None
 
 
 def _status(command: Coroutine[None, None, int]) -> int:

@@ -8,7 +8,7 @@ So it works on any cluster. Epochs and targets are a consumer group's alone. Not
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final, NamedTuple, TypeAlias
 
@@ -29,8 +29,8 @@ from protocol.topic_partition import TopicPartition
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
-_DEAD: Final = "Dead"
-_NO_MEMBERS: Final = frozenset({"Empty", _DEAD})
+DEAD: Final = "Dead"
+_NO_MEMBERS: Final = frozenset({"Empty", DEAD})
 _LEFT_FOR_NOW: Final = -2  # The epoch of a static member whose place is kept.
 _UPGRADED: Final = {0: False, 1: True}  # By `member_type`; -1 in version 0, which does not say.
 
@@ -97,11 +97,17 @@ class GroupDescription:
 
 async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
     """The members and progress of one group. Raises ClusterError, also if the group does not exist."""
+    group = await describe_members(cluster, group_id)
+    committed = await committed_offsets(cluster, group_id)
+    if group.state == DEAD and not committed:
+        raise ClusterError(f"there is no group {group_id}")
+    return replace(group, progress=await _progress(cluster, committed, group.members))
+
+
+async def describe_members(cluster: Cluster, group_id: str) -> GroupDescription:
+    """The group without its progress; one that is not there is Dead. Raises ClusterError."""
     coordinator = await cluster.coordinator(group_id)
     group = await _described(cluster, coordinator, group_id)
-    committed = await committed_offsets(cluster, group_id)
-    if group.state == _DEAD and not committed:
-        raise ClusterError(f"there is no group {group_id}")
     return GroupDescription(
         group_id,
         group.group_type,
@@ -113,7 +119,7 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
         coordinator,
         cluster.address(coordinator),
         group.members,
-        await _progress(cluster, committed, group.members),
+        (),
     )
 
 
@@ -171,7 +177,7 @@ async def _described(cluster: Cluster, coordinator: int, group_id: str) -> _Desc
     if isinstance(of_consumers, _Described):
         return of_consumers
     group = await _classic_group(cluster, coordinator, group_id)
-    if group.state == _DEAD and of_consumers is _Absence.NOT_ANSWERED:
+    if group.state == DEAD and of_consumers is _Absence.NOT_ANSWERED:
         for listed in await groups_of(cluster, coordinator):
             if listed.group_id == group_id and listed.group_type.lower() == CONSUMER:
                 raise ClusterError(_UNDESCRIBED.format(group_id))

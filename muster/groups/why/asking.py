@@ -1,0 +1,68 @@
+"""Asks a cluster why a group rebalanced: reads its history and its description, as far as the cluster has them.
+
+A cluster without a history still describes a group that rebalances now. A group that is gone has its history.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordinator.history.events import TOPIC
+from muster.cluster import Cluster, ClusterError
+from muster.groups.admin import partitions_of
+from muster.groups.descriptions import DEAD, GroupDescription, describe_members
+from muster.groups.history import NO_HISTORY, GroupHistory, read_history
+from muster.groups.rebalances import REBALANCING
+from muster.groups.why.answers import Answer, Question, answer
+from muster.groups.why.words import name
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer, and sentences about what it leaves out."""
+
+    answer: Answer
+    remarks: tuple[str, ...]
+
+
+async def ask(cluster: Cluster, question: Question, newest: int) -> Answered:
+    """The answer by the newest events of the group. Raises ClusterError, also if nothing is known of the group."""
+    group: GroupDescription | None = await describe_members(cluster, question.group_id)
+    if group is not None and group.state == DEAD:
+        group = None
+    if not await partitions_of(cluster, [TOPIC]):
+        return _without_history(question, group)
+    found = await read_history(cluster, question.group_id, newest)
+    own = [event for event in found.as_it_happened() if event.group_id or event.dropped_count]
+    if not any(event.group_id for event in own) and not (group and group.state in REBALANCING):
+        raise ClusterError(_nothing_known(question, group))
+    said = answer(question, own, group, is_whole=not found.older)
+    if question.at_ms is not None and said.rebalance is None and not said.since:
+        raise ClusterError(f"the history of group {name(question.group_id)} begins after that time")
+    return Answered(said, tuple(_remarks(found)))
+
+
+def _without_history(question: Question, group: GroupDescription | None) -> Answered:
+    """What can be said on a cluster that keeps no history: who is waited for, if the group rebalances now."""
+    if group is None or group.state not in REBALANCING or question.at_ms is not None:
+        is_there = "" if group is not None else f", and there is no group {name(question.group_id)}"
+        raise ClusterError(f"{NO_HISTORY}{is_there}")
+    return Answered(answer(question, (), group), (NO_HISTORY,))
+
+
+def _nothing_known(question: Question, group: GroupDescription | None) -> str:
+    shown = name(question.group_id)
+    return f"there is no group {shown}" if group is None else f"the history has no events of group {shown}"
+
+
+def _remarks(found: GroupHistory) -> list[str]:
+    said = []
+    if found.unreadable:
+        said.append(f"{found.unreadable:,} records could not be read as events")
+    if found.older:
+        said.append(f"{found.older:,} events are older than those that were looked at: see --newest")
+    if dropped := sum(event.dropped_count for event in found.events):
+        said.append(
+            f"{dropped:,} events, of this or other groups, were dropped: what was in them is not known"
+        )
+    return said
