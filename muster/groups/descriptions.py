@@ -31,7 +31,7 @@ CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 DEAD: Final = "Dead"
 _NO_MEMBERS: Final = frozenset({"Empty", DEAD})
-_LEFT_FOR_NOW: Final = -2  # The epoch of a static member whose place is kept.
+LEFT_FOR_NOW: Final = -2  # The epoch of a static member whose place is kept.
 _UPGRADED: Final = {0: False, 1: True}  # By `member_type`; -1 in version 0, which does not say.
 
 _UNDESCRIBED: Final = (
@@ -128,7 +128,7 @@ async def require_no_members(cluster: Cluster, group_id: str) -> None:
     group = await _described(cluster, await cluster.coordinator(group_id), group_id)
     if group.state in _NO_MEMBERS:
         return
-    away = [str(each.group_instance_id) for each in group.members if each.member_epoch == _LEFT_FOR_NOW]
+    away = [str(each.group_instance_id) for each in group.members if each.member_epoch == LEFT_FOR_NOW]
     if live := len(group.members) - len(away) or not away:
         raise ClusterError(
             f"group {group_id} has {counted(live, 'live member')} (state {group.state}); "

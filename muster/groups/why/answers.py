@@ -178,7 +178,7 @@ def _course(
         yield "No event shows its end."
     elif rebalance.outcome == "Empty":
         yield "The group had no members afterwards."
-    else:
+    elif is_over:
         yield from _not_read(group, case)
 
 

@@ -18,17 +18,20 @@ Evidence: TypeAlias = Callable[[Case], str | None]
 _OK_SHARE = 0.2
 """A session with more than this share of it left, when its member went, was not close to its end."""
 
+_BEATS_SHARE = 0.4
+"""A member that heartbeats is silent for a third of its session at most, as clients have it, and a little more."""
+
 
 def said(case: Case) -> str | None:
     """What the member itself gave as its reason (KIP-800)."""
     reason = case.event.client_reason
-    return f"It said so itself: {quoted(reason)}." if is_telling(reason) and reason else None
+    return f"It said so itself: {quoted(reason)}" if is_telling(reason) and reason else None
 
 
 def said_otherwise(case: Case) -> str | None:
     """What the client said where that is not what the rule goes by."""
     reason = case.event.client_reason
-    return f"The client's own reason: {quoted(reason)}." if is_telling(reason) and reason else None
+    return f"The client's own reason: {quoted(reason)}" if is_telling(reason) and reason else None
 
 
 def said_nothing(case: Case) -> str | None:
@@ -36,7 +39,7 @@ def said_nothing(case: Case) -> str | None:
     if case.is_of_consumer_group:
         why = "the consumer protocol has no field for one"
     else:
-        why = "librdkafka and older clients send none"
+        why = "librdkafka and Python's clients send none"
     return (
         f"It gave no reason ({why}), so it is not known whether it was closed, unsubscribed, "
         "or its poll loop was too slow: all three look the same here."
@@ -56,11 +59,14 @@ def session(case: Case) -> str | None:
 
 
 def heartbeats(case: Case) -> str | None:
-    """That the member went on with heartbeats although it did not do what it was waited for."""
+    """Whether the member went on with heartbeats although it did not do what it was waited for."""
     total_ms, left_ms = case.event.session_timeout_ms, case.event.session_left_ms
     if not total_ms or left_ms is None:
         return None
-    return f"It was alive: heartbeats came, the last {span(total_ms - left_ms)} before."
+    silent_ms = total_ms - left_ms
+    if silent_ms <= total_ms * _BEATS_SHARE:
+        return f"Its heartbeats went on, the last {span(silent_ms)} before: it was alive, but did not do its part."
+    return f"It was last heard {span(silent_ms)} before, within its session of {span(total_ms)}."
 
 
 def session_timeout(case: Case) -> str | None:
@@ -80,6 +86,8 @@ def poll_interval(case: Case) -> str | None:
 
 def no_farewell(case: Case) -> str | None:
     """What tells a crash from a slow poll loop."""
+    if case.is_static and case.is_of_consumer_group:
+        return "It had not said that it leaves for now." if case.departure is None else None
     if case.is_static:
         return (
             "It sent no LeaveGroup, as static members do not: it is stopped or cut off, or (Java) its poll loop "
@@ -88,6 +96,13 @@ def no_farewell(case: Case) -> str | None:
     return (
         "It sent no LeaveGroup. A client whose poll loop is too slow goes on with heartbeats and then leaves, "
         "so this was its process, its machine or its network."
+    )
+
+
+def away(case: Case) -> str:
+    """Why a static member of the consumer protocol may leave for now."""
+    return (
+        "Whether it restarts or its poll loop was too slow is not known: Java's client leaves alike for both."
     )
 
 

@@ -193,7 +193,7 @@ DEPARTURES: Final = (
         _K.SESSION_EXPIRED,
         "expired_static",
         "static member {who} was away for longer than its session",
-        (ev.session_timeout, ev.no_farewell, ev.together),
+        (ev.session_timeout, ev.departure, ev.no_farewell, ev.together),
         "bring it back, or set session.timeout.ms to more than its restarts take",
         when.is_static,
     ),
@@ -237,7 +237,7 @@ DEPARTURES: Final = (
         _K.STATIC_MEMBER_AWAY,
         "static_member_away",
         "static member {who} left for now: its place and its partitions are kept until its session is over",
-        (),
+        (ev.away, ev.poll_interval),
         "none, if it is back within its session timeout; its partitions are not read until then",
     ),
     Rule(

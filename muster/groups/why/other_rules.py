@@ -40,6 +40,14 @@ CHANGES: Final = (
     ),
     Rule(
         _K.MEMBER_METADATA_CHANGED,
+        "changed_enforced",
+        "the application of {who} asked for a rebalance (enforceRebalance)",
+        (ev.said,),
+        "if that is not intended, look where it calls enforceRebalance",
+        when.said(Said.ENFORCED),
+    ),
+    Rule(
+        _K.MEMBER_METADATA_CHANGED,
         "changed_new_protocol",
         "{who} subscribes to something else",
         (),

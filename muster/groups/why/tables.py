@@ -54,6 +54,8 @@ def _body(answer: Answer) -> Iterator[str]:
     if answer.repetition:
         yield answer.repetition
     if answer.waiting is not None:
+        if answer.rebalance is not None and answer.is_over:
+            yield "Now it rebalances again; the events of that are not in its history yet."
         yield from sentences(answer.waiting, answer.now_ms)
     for each in answer.meanwhile:
         yield from _beside("Within it, at", each, answer)

@@ -14,7 +14,7 @@ from typing import Final
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
-from muster.groups.descriptions import CONSUMER, GroupDescription, MemberDescription
+from muster.groups.descriptions import CONSUMER, LEFT_FOR_NOW, GroupDescription, MemberDescription
 from muster.groups.rebalances import ASSIGNING, JOINING, LAST_PHASES, REBALANCING, SYNCING
 from muster.groups.why.words import clock, member_name, name, names, span
 from protocol.topic_partition import TopicPartition
@@ -39,6 +39,7 @@ class MissingMember:
     member: str
     gives_up: tuple[str, ...] = ()  # Partitions of a consumer group that it has to give up first.
     awaits: tuple[str, ...] = ()  # Partitions that it is to get and does not have.
+    is_away: bool = False  # A static member that has left for now, so that its place is kept.
     heard_ms: int | None = None  # How long ago its last heartbeat came: the coordinator alone knows.
 
 
@@ -75,8 +76,8 @@ def waiting_of(group: GroupDescription | None, events: list[GroupEvent]) -> Wait
         group.state,
         since_ms,
         until_ms,
-        tuple(map(_name, joined)),
-        tuple(MissingMember(_name(each)) for each in missing),
+        tuple(sorted(map(_name, joined))),
+        tuple(MissingMember(each) for each in sorted(map(_name, missing))),
         False,
         tuple(_not_known_of_classic(group.state, until_ms)),
     )
@@ -106,14 +107,15 @@ def _not_known_of_classic(state: str, until_ms: int | None) -> Iterator[str]:
 
 def _of_consumer_group(group: GroupDescription, events: list[GroupEvent]) -> Waiting:
     owners = {where: _name(member) for member in group.members for where in member.partitions}
-    missing = tuple(found for member in group.members if (found := _unreconciled(member, group, owners)))
+    waited = [found for member in group.members if (found := _unreconciled(member, group, owners))]
+    missing = tuple(sorted(waited, key=lambda each: each.member))
     names_of_missing = {each.member for each in missing}
     phase = _phase(group.state, events)
     return Waiting(
         group.state,
         phase[0].wall_ms if phase else None,
         None,
-        tuple(each for each in map(_name, group.members) if each not in names_of_missing),
+        tuple(sorted({*map(_name, group.members)} - names_of_missing)),
         missing,
         True,
         ("when each was last heard: none has been silent for its whole session",),
@@ -132,17 +134,16 @@ def _unreconciled(
         _partition(where) + (f" (of {owners[where]})" if where in owners else "")
         for where in sorted(target - has)
     ]
-    return MissingMember(
-        _name(member), tuple(_partition(each) for each in sorted(has - target)), tuple(awaits)
-    )
+    gives_up = tuple(_partition(each) for each in sorted(has - target))
+    return MissingMember(_name(member), gives_up, tuple(awaits), member.member_epoch == LEFT_FOR_NOW)
 
 
 def sentences(waiting: Waiting, now_ms: int) -> Iterator[str]:
     """The same in words, one sentence a line."""
     if waiting.since_ms is not None:
-        line = f"It is {waiting.state} for {span(max(now_ms - waiting.since_ms, 0))}"
+        line = f"It has been in {waiting.state} for {span(max(now_ms - waiting.since_ms, 0))}"
     else:
-        line = f"It is {waiting.state}, since when is not known"
+        line = f"It is in {waiting.state}, since when is not known"
     if waiting.until_ms is not None:
         left_ms = waiting.until_ms - now_ms
         ends = f"until {clock(waiting.until_ms, now_ms)} at the latest"
@@ -168,7 +169,7 @@ NAMED_MAX: Final = 10
 
 
 def _missing(missing: MissingMember) -> str:
-    parts = [missing.member]
+    parts = [missing.member + (", which has left for now" if missing.is_away else "")]
     if missing.heard_ms is not None:
         parts.append(f"last heard {span(missing.heard_ms)} ago")
     if missing.gives_up:

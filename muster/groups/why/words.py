@@ -22,8 +22,9 @@ def name(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """What a client said, in quotation marks and fit for a terminal."""
-    return f'"{presentable(text, REASON_MAX_CHARS)}"'
+    """What a client said, in quotation marks and fit for a terminal, as the end of a sentence."""
+    shown = presentable(text, REASON_MAX_CHARS)
+    return f'"{shown}"' if shown.endswith(".") else f'"{shown}".'
 
 
 def member_name(
