@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +18,12 @@ from typing import Any
 
 import pytest
 
+from harness import java_tools
 from harness.observer import Observer
 from harness.processes import ServerProcess, wait_until
 from harness.wire import WireClient
 from muster.groups.history import NO_HISTORY
+from muster.groups.why.client_texts import Said
 from protocol.consumer import ConsumerProtocolSubscription, encode_subscription
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -33,6 +36,7 @@ POLL_MS = 6_500
 
 SILENT_MS = 20_000
 RANGE: dict[str, object] = {"assignor": "range"}
+CLIENT_CLASSES = re.compile(r"org/apache/kafka/clients/(consumer/internals|admin)/.*\.class")
 HEARTBEAT_VERSION = 3
 JOIN_VERSION = 7  # It is handed an id first, and gives no reason.
 
@@ -316,6 +320,14 @@ def test_a_consumer_group_that_waits_for_a_member(target: str, group: Group, any
         assert anywhere.says(group, "joined", is_over=False) == EXPECTED["a_consumer_group_that_waits"]
     else:
         assert without_history(anywhere, group) == EXPECTED["a_consumer_group_that_waits_on_kafka"]
+
+
+def test_each_reason_is_one_that_javas_client_has(java: Path) -> None:
+    """Its classes have their texts as constants, cut where a value is put in."""
+    jar = java_tools.kafka_jars() / f"kafka-clients-{java_tools.KAFKA_VERSION}.jar"
+    with zipfile.ZipFile(jar) as classes:
+        texts = b"".join(classes.read(name) for name in classes.namelist() if CLIENT_CLASSES.match(name))
+    assert [said.name for said in Said if said.value.encode() not in texts] == []
 
 
 def without_history(why: Why, group: Group) -> list[str]:

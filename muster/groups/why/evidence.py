@@ -31,7 +31,7 @@ def said(case: Case) -> str | None:
 def said_otherwise(case: Case) -> str | None:
     """What the client said where that is not what the rule goes by."""
     reason = case.event.client_reason
-    return f"The client's own reason: {quoted(reason)}" if is_telling(reason) and reason else None
+    return f"The reason given: {quoted(reason)}" if is_telling(reason) and reason else None
 
 
 def said_nothing(case: Case) -> str | None:
