@@ -210,6 +210,14 @@ def test_a_cause_of_a_later_version_is_shown_as_it_is() -> None:
     )
 
 
+def test_a_guess_is_called_one() -> None:
+    found = rebalance(joined(), 8, replace(joined("app-4", states=WITHIN), wall_ms=NOON_MS + 20))
+    assert next(lines(asked(found))) == (
+        "billing rebalanced at 12:00:00 (generation 7 to 8) because app-3 at 10.0.0.9 and others joined: "
+        "a deployment was scaled out (a guess)."
+    )
+
+
 class InferredEvent(GroupEvent):
     """An event of a cluster that keeps no history, as it is inferred from its records."""
 

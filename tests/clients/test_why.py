@@ -48,6 +48,7 @@ _REPLACED = (
     (r"generation \d+ to \d+", "generation N to M"),
     (r"generation \d+", "generation N"),
     (r"epoch \d+", "epoch N"),
+    (r"orders-\d", "orders-N"),  # Who has which follows from the ids that members make up.
     (r"app-\d at 127.0.0.1 (came last|was waited for)", r"app-N at 127.0.0.1 \1"),
 )
 
