@@ -298,6 +298,14 @@ def test_the_present_phase_counts_and_no_former_one() -> None:
     assert (found.since_ms, found.joined) == (NOON_MS + 5_000, ())
 
 
+def test_events_that_do_not_lead_to_the_present_state_say_nothing_of_its_phase() -> None:
+    """They are written a moment later than the group is described."""
+    begin = replace(joined(), member_id="app-3-91d2", phase_timeout_ms=300_000)
+    found = waiting_of(replace(GROUP, state=PREPARING), rebalance(begin, 8))
+    assert found is not None
+    assert (found.since_ms, found.until_ms, found.joined) == (None, None, ())
+
+
 def test_a_consumer_group_shows_who_gives_up_what() -> None:
     has, target = ORDERS, ORDERS[:1]
     members = (

@@ -206,7 +206,8 @@ def test_new_partitions(java: Path, group: Group, why: Why) -> None:
 
 
 def test_new_partitions_of_a_consumer_group(group: Group, why: Why) -> None:
-    first, second = members(group, "confluent", 2, protocol="consumer")
+    """The assignor that moves none of the former ones."""
+    first, second = members(group, "confluent", 2, protocol="consumer", assignor="uniform")
     group.grow(8)
     group.await_shared(first, second)
     assert why.says(group, "topics_changed") == EXPECTED["new_partitions_of_a_consumer_group"]
