@@ -304,6 +304,10 @@ class GroupEvent:
     rebalance_cause: str | None = None  # If a rebalance ended: the slug of the cause that began it.
     rebalance_ms: dict[str, int] = field(default_factory=dict)  # And its time in each phase, all attempts.
     dropped_count: int = 0  # Events of any groups lost before this one: the queue was full.
+    rebalance_timeout_ms: int | None = None  # Of the member; clients send their max.poll.interval.ms as that.
+    session_timeout_ms: int | None = None  # Of the member, where it goes or is late;
+    session_left_ms: int | None = None  # and how much of its session was left then.
+    phase_timeout_ms: int | None = None  # If a phase of a classic group begins: how long it may last.
     observed: Observed | None = None  # None: the coordinator itself recorded the event.
 
 

@@ -94,6 +94,10 @@ events = st.builds(
     rebalance_cause=st.none() | texts,
     rebalance_ms=st.dictionaries(texts, st.integers(0, 2**53), max_size=2),
     dropped_count=st.integers(0, 2**31 - 1),
+    rebalance_timeout_ms=st.none() | st.integers(0, 2**31 - 1),
+    session_timeout_ms=st.none() | st.integers(0, 2**31 - 1),
+    session_left_ms=st.none() | st.integers(0, 2**31 - 1),
+    phase_timeout_ms=st.none() | st.integers(0, 2**31 - 1),
     observed=st.none()
     | st.builds(
         Observed,

@@ -124,6 +124,10 @@ class CausingMember(Protocol):
     def origin(self) -> tuple[str, str]:
         """Client id and host of the process that is this member now."""
 
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long the coordinator waits for it in a rebalance; negative where that is not known."""
+
 
 class Cause(NamedTuple):
     """One cause of a change, for people: its kind and, where one is behind it, the member or client."""
@@ -136,6 +140,9 @@ class Cause(NamedTuple):
     client_id: str | None = None
     client_host: str | None = None
     removed: tuple[str, ...] = ()  # Ids of the members that this cause removed from the group.
+    rebalance_timeout_ms: int | None = None  # Of the member.
+    session_timeout_ms: int | None = None
+    session_left_ms: int | None = None  # How much of the member's session is left.
 
     @classmethod
     def by(
@@ -159,7 +166,13 @@ class Cause(NamedTuple):
             member.group_instance_id,
             *(client or member.origin),
             removed,
+            member.rebalance_timeout_ms if member.rebalance_timeout_ms >= 0 else None,
         )
+
+    def in_session(self, timeout_ms: int, left_ms: int | None) -> Cause:
+        """Return the cause with its member's session timeout, and how much of the session is left, if known."""
+        left_ms = None if left_ms is None else min(max(left_ms, 0), timeout_ms)
+        return self._replace(session_timeout_ms=timeout_ms, session_left_ms=left_ms)
 
     @property
     def reason(self) -> str:

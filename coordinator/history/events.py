@@ -167,6 +167,9 @@ def worded(row: HistoryRow) -> GroupEvent:
         client_reason=cause.client_reason,
         removed_count=row.removed_count,
         removed_member_ids=cause.removed,
+        rebalance_timeout_ms=cause.rebalance_timeout_ms,
+        session_timeout_ms=cause.session_timeout_ms,
+        session_left_ms=cause.session_left_ms,
         **(row.phase or {}),
     )
 
@@ -174,14 +177,14 @@ def worded(row: HistoryRow) -> GroupEvent:
 def bounded(row: HistoryRow) -> HistoryRow:
     """Return `row` with every text that a client chose, except the group id, cut to MAX_TEXT characters."""
     cause, phase = row.cause, row.phase
-    _, *texts, removed = cause  # In the order of `_TEXTS`.
-    texts += removed
+    texts = [*cause[1:7]]  # In the order of `_TEXTS`.
+    texts += cause.removed
     if phase is not None:
         texts += [value for value in phase.values() if isinstance(value, str)]
     if sum(map(len, filter(None, texts))) <= MAX_TEXT:
         return row  # As a rule: then none of them is longer.
     changes = {name: _cut(text) for name in _TEXTS if (text := getattr(cause, name)) is not None}
-    cause = cause._replace(**changes, removed=tuple(map(_cut, removed)))
+    cause = cause._replace(**changes, removed=tuple(map(_cut, cause.removed)))
     if phase is not None:
         phase = {name: _cut(value) if isinstance(value, str) else value for name, value in phase.items()}
     return row._replace(cause=cause, phase=phase)
@@ -216,12 +219,15 @@ def encode_event(event: GroupEvent) -> tuple[bytes, bytes]:
         f'"cause":{_quoted(event.cause)},"client_reason":{_quoted(event.client_reason)},'
         f'"last_client_id":{_quoted(event.last_client_id)},'
         f'"last_client_host":{_quoted(event.last_client_host)},'
-        f'"last_arrival_ms":{"null" if event.last_arrival_ms is None else event.last_arrival_ms},'
+        f'"last_arrival_ms":{_number(event.last_arrival_ms)},'
         f'"last_group_instance_id":{_quoted(event.last_group_instance_id)},'
         f'"last_given_up_count":{event.last_given_up_count},"last_given_up":[{given_up}],'
         f'"removed_count":{event.removed_count},"removed_member_ids":[{removed}],'
         f'"rebalance_cause":{_quoted(event.rebalance_cause)},"rebalance_ms":{_times(event.rebalance_ms)},'
-        f'"dropped_count":{event.dropped_count}{_observed_field(event.observed)}}}'
+        f'"dropped_count":{event.dropped_count},"rebalance_timeout_ms":{_number(event.rebalance_timeout_ms)},'
+        f'"session_timeout_ms":{_number(event.session_timeout_ms)},'
+        f'"session_left_ms":{_number(event.session_left_ms)},'
+        f'"phase_timeout_ms":{_number(event.phase_timeout_ms)}{_observed_field(event.observed)}}}'
     )
     return event.group_id.encode(), value.encode()
 
@@ -235,6 +241,10 @@ def _observed_field(observed: Observed | None) -> str:
     if observed is None:
         return ""
     return f',"observed":{json.dumps(asdict(observed), ensure_ascii=False, separators=(",", ":"))}'
+
+
+def _number(number: int | None) -> str | int:
+    return "null" if number is None else number
 
 
 def _times(times_ms: dict[str, int]) -> str:

@@ -46,6 +46,7 @@ for _name, _place, _help in (
     ("export", "offset_commands:export", "Write what groups have committed to a file."),
     ("import", "offset_commands:import_command", "Commit offsets from a file."),
     ("remove-member", "member_command:remove_member", "Remove members from a group."),
+    ("why", "why_command:why", "Say why a group rebalanced, with evidence and advice."),
     ("wait", "wait_command:wait", "Wait until a group is as it should be."),
     ("check", "check_command:check", "Judge the progress of groups, for cron and monitoring."),
     ("watch", "watch_command:watch", "Show changes of groups as they happen."),

@@ -8,7 +8,7 @@ So it works on any cluster. Epochs and targets are a consumer group's alone. Not
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final, NamedTuple, TypeAlias
 
@@ -33,7 +33,7 @@ CONSUMER: Final = "consumer"
 DEAD: Final = "Dead"
 _NO_MEMBERS: Final = frozenset({"Empty", DEAD})
 _NO_LEADER: Final = -1
-_LEFT_FOR_NOW: Final = -2  # The epoch of a static member whose place is kept.
+LEFT_FOR_NOW: Final = -2  # The epoch of a static member whose place is kept.
 _UPGRADED: Final = {0: False, 1: True}  # By `member_type`; -1 in version 0, which does not say.
 
 _UNDESCRIBED: Final = (
@@ -109,11 +109,17 @@ class NoSuchGroupError(ClusterError):
 
 async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
     """The members and progress of one group. Raises ClusterError, also if the group does not exist."""
-    coordinator = await cluster.coordinator(group_id)
-    group = await _described(cluster, coordinator, group_id)
+    group = await describe_members(cluster, group_id)
     offsets = await committed(cluster, group_id)
     if group.state == DEAD and not offsets:
         raise NoSuchGroupError(f"there is no group {group_id}")
+    return replace(group, progress=await _progress(cluster, offsets, group.members))
+
+
+async def describe_members(cluster: Cluster, group_id: str) -> GroupDescription:
+    """The group without its progress; one that is not there is Dead. Raises ClusterError."""
+    coordinator = await cluster.coordinator(group_id)
+    group = await _described(cluster, coordinator, group_id)
     return GroupDescription(
         group_id,
         group.group_type,
@@ -125,7 +131,7 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
         coordinator,
         cluster.address(coordinator),
         group.members,
-        await _progress(cluster, offsets, group.members),
+        (),
     )
 
 
@@ -134,7 +140,7 @@ async def require_no_members(cluster: Cluster, group_id: str) -> None:
     group = await _described(cluster, await cluster.coordinator(group_id), group_id)
     if group.state in _NO_MEMBERS:
         return
-    away = [str(each.group_instance_id) for each in group.members if each.member_epoch == _LEFT_FOR_NOW]
+    away = [str(each.group_instance_id) for each in group.members if each.member_epoch == LEFT_FOR_NOW]
     if live := len(group.members) - len(away) or not away:
         raise LiveMembersError(
             f"group {group_id} has {counted(live, 'live member')} (state {group.state}); "

@@ -48,10 +48,21 @@ _TYPES: Final[tuple[tuple[str, tuple[type, ...]], ...]] = (
     ("rebalance_cause", (str, NoneType)),
     ("rebalance_ms", (dict,)),
     ("dropped_count", (int,)),
+    ("rebalance_timeout_ms", (int, NoneType)),
+    ("session_timeout_ms", (int, NoneType)),
+    ("session_left_ms", (int, NoneType)),
+    ("phase_timeout_ms", (int, NoneType)),
     ("observed", (Observed, NoneType)),
 )
 _FIELD_TYPES: Final[tuple[tuple[str, Callable[[GroupEvent], Any], tuple[type, ...]], ...]] = tuple(
     (name, getattr(GroupEvent, name).__get__, types) for name, types in _TYPES
+)
+_SPANS: Final = (
+    "last_arrival_ms",
+    "rebalance_timeout_ms",
+    "session_timeout_ms",
+    "session_left_ms",
+    "phase_timeout_ms",
 )
 _BOUNDS: Final = (
     ("generation_id", -1, _INT_MAX),
@@ -105,8 +116,9 @@ def _check_inner(event: GroupEvent) -> None:
         raise HistoryError("removed_member_ids has something else than member ids")
     if any(type(partition) is not str for partition in event.last_given_up):
         raise HistoryError("last_given_up has something else than partitions")
-    if event.last_arrival_ms is not None and not 0 <= event.last_arrival_ms <= WALL_MS_MAX:
-        raise HistoryError(f"last_arrival_ms is out of range: {event.last_arrival_ms}")
+    for name in _SPANS:
+        if (span_ms := getattr(event, name)) is not None and not 0 <= span_ms <= WALL_MS_MAX:
+            raise HistoryError(f"{name} is out of range: {span_ms}")
     if event.from_state == event.to_state == "" and not event.dropped_count:
         raise HistoryError("an event without states")
     if event.observed is not None:

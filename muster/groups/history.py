@@ -24,6 +24,7 @@ from muster.groups.admin import partitions_of
 from muster.groups.event_order import in_order
 from muster.groups.event_records import read_event
 
+NO_HISTORY: Final = f"this cluster keeps no history of its groups: it has no topic {TOPIC}"
 MAX_EVENTS: Final = 100_000  # Held in memory of one group, some 100 MB; older ones are dropped.
 _POLL_MS: Final = 500
 _STALL_S: Final = 30.0  # A log that gives nothing for so long before its end will not give any.
@@ -106,7 +107,7 @@ async def read_histories(
     """The same of each of several groups; the topic is read once. Raises ClusterError."""
     partitions = [ClientPartition(*where) for where in await partitions_of(cluster, [TOPIC])]
     if not partitions:
-        raise ClusterError(f"this cluster keeps no history of its groups: it has no topic {TOPIC}")
+        raise ClusterError(NO_HISTORY)
     newest = NewestOfEach(group_ids, limit)
     async with cluster.reader() as consumer:
         await _read_all(consumer, partitions, newest)

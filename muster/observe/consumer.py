@@ -137,7 +137,7 @@ class ConsumerGroupFold:
             return
         topics = [*value.subscribed_topic_names, f"\0{value.subscribed_topic_regex or ''}"]
         names = (member_id, value.instance_id, value.client_id, value.client_host)
-        member = self.members[member_id] = Member(*names, digest_of(topics))
+        member = self.members[member_id] = Member(*names, digest_of(topics), value.rebalance_timeout_ms)
         if known is None:
             self.write.came[member_id] = member
         elif known.subscribed != member.subscribed:

@@ -55,6 +55,7 @@ class Member(NamedTuple):
     client_id: str
     client_host: str
     subscribed: str = ""
+    rebalance_timeout_ms: int = -1
 
     @property
     def origin(self) -> tuple[str, str]:
@@ -62,9 +63,7 @@ class Member(NamedTuple):
 
     def shown(self) -> dict[str, str | None]:
         """The member as the event of a generation lists it."""
-        shown = self._asdict()
-        del shown["subscribed"]
-        return shown
+        return {name: getattr(self, name) for name in self._fields[:4]}
 
 
 class Change(NamedTuple):

@@ -9,9 +9,10 @@ from typing import Any, Final
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
 from harness.doubles.core_driver import uuid_of
+from protocol.consumer import ConsumerProtocolSubscription, encode_subscription
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from tests.groups.consumer import SESSION_MS, Consumer, form_group, subscription
+from tests.groups.consumer import REBALANCE_MS, SESSION_MS, Consumer, form_group, subscription
 from tests.groups.driver import Driver
 
 HOST = "/10.0.0.1"
@@ -33,7 +34,15 @@ def case(kind: CauseKind) -> Callable[[Play], Play]:
 
 
 def step(driver: Driver, generation: int, states: tuple[str, str], reason: str, **more: Any) -> GroupEvent:
+    """The event; where a phase of a classic group begins it may last for REBALANCE_MS, unless `more` says else."""
+    before, after = states
+    if after in (PREPARING, COMPLETING) and before not in (EMPTY, after):
+        more.setdefault("phase_timeout_ms", REBALANCE_MS)
     return GroupEvent("g", generation, *states, reason, driver.wall_ms, **more)
+
+
+def in_session(left_ms: int | None, timeout_ms: int = SESSION_MS) -> dict[str, int | None]:
+    return {"session_timeout_ms": timeout_ms, "session_left_ms": left_ms}
 
 
 def by(consumer: Consumer) -> dict[str, Any]:
@@ -42,6 +51,7 @@ def by(consumer: Consumer) -> dict[str, Any]:
         "group_instance_id": consumer.instance_id,
         "client_id": consumer.client_id,
         "client_host": HOST,
+        "rebalance_timeout_ms": consumer.rebalance_ms,
     }
 
 
@@ -113,7 +123,8 @@ def a_consumer_unsubscribes(driver: Driver) -> GroupEvent:
     return step(
         driver, 1, (STABLE, PREPARING), "member left: the consumer unsubscribed from all topics",
         cause="member_left", client_reason="the consumer unsubscribed from all topics", member_count=1,
-        phase_ms={STABLE: 5_000}, **by(leaver), **gone(leaver.member_id),
+        phase_ms={STABLE: 5_000}, **by(leaver), **in_session(SESSION_MS - 5_000),
+        **gone(leaver.member_id),
     )  # fmt: skip
 
 
@@ -128,7 +139,7 @@ def several_leave_at_once(driver: Driver) -> GroupEvent:
     return step(
         driver, 1, (STABLE, PREPARING), f"member left: 2 at once: {reasons}", cause="member_left",
         client_reason=reasons, member_count=1, phase_ms={STABLE: 5_000}, **by(second),
-        **gone(second.member_id, third.member_id),
+        **in_session(SESSION_MS - 5_000), **gone(second.member_id, third.member_id),
     )  # fmt: skip
 
 
@@ -141,7 +152,7 @@ def a_member_leaves_behind_an_id_that_was_not_used(driver: Driver) -> GroupEvent
     return step(
         driver, 1, (STABLE, PREPARING), "member left: 2 at once: scale down", cause="member_left",
         client_reason="scale down", member_count=1, phase_ms={STABLE: 5_000}, **by(second),
-        **gone(second.member_id),
+        **in_session(SESSION_MS - 5_000), **gone(second.member_id),
     )  # fmt: skip
 
 
@@ -153,7 +164,7 @@ def one_leaves_within_the_phase(driver: Driver) -> GroupEvent:
     second.leave()
     return step(
         driver, 1, (PREPARING, PREPARING), "member left", cause="member_left", member_count=2, **by(second),
-        **gone(second.member_id),
+        **in_session(SESSION_MS - 5_000), **gone(second.member_id),
     )  # fmt: skip
 
 
@@ -165,7 +176,7 @@ def an_admin_removes_a_static_member(driver: Driver) -> GroupEvent:
     return step(
         driver, 1, (STABLE, PREPARING), f"removed by admin: admin-1 at {HOST}: scale down",
         cause="removed_by_admin", client_reason="scale down", member_count=1, phase_ms={STABLE: 5_000},
-        **by(removed), **gone(removed.member_id),
+        **by(removed), **in_session(SESSION_MS - 5_000), **gone(removed.member_id),
     )  # fmt: skip
 
 
@@ -176,7 +187,7 @@ def a_member_falls_silent(driver: Driver) -> GroupEvent:
     keep_alive(driver, SESSION_MS - 5_000, alive)
     return step(
         driver, 1, (STABLE, PREPARING), "session expired", cause="session_expired", member_count=1,
-        phase_ms={STABLE: SESSION_MS}, **by(silent), **gone(silent.member_id),
+        phase_ms={STABLE: SESSION_MS}, **by(silent), **in_session(0), **gone(silent.member_id),
     )  # fmt: skip
 
 
@@ -188,7 +199,7 @@ def a_member_falls_silent_within_the_phase(driver: Driver) -> GroupEvent:
     keep_alive(driver, SESSION_MS - 5_000, follower)
     return step(
         driver, 1, (PREPARING, PREPARING), "session expired", cause="session_expired", member_count=2,
-        **by(silent), **gone(silent.member_id),
+        **by(silent), **in_session(0), **gone(silent.member_id),
     )  # fmt: skip
 
 
@@ -281,6 +292,32 @@ def the_leader_joins_again_after_its_topic_has_grown(driver: Driver) -> GroupEve
     )  # fmt: skip
 
 
+@case(CauseKind.PARTITION_COUNTS_CHANGED)
+def a_leader_that_sends_its_generation_joins_again_after_its_topic_has_grown(driver: Driver) -> GroupEvent:
+    """As Java's does, which sends what it owns as well: its metadata is never the same twice."""
+    leader, _ = group_of(driver, "a", "b")
+    driver.topics.grow("orders", 6)
+    offered = ConsumerProtocolSubscription(topics=["orders"], generation_id=1)
+    leader.protocols = (("range", encode_subscription(offered)),)
+    leader.join()
+    return step(
+        driver, 1, (STABLE, PREPARING), "partition counts changed: orders from 4 to 6",
+        cause="partition_counts_changed", member_count=2, phase_ms={STABLE: 5_000}, **by(leader),
+    )  # fmt: skip
+
+
+@case(CauseKind.MEMBER_METADATA_CHANGED)
+def the_leader_subscribes_to_more_after_its_topic_has_grown(driver: Driver) -> GroupEvent:
+    leader, _ = group_of(driver, "a", "b")
+    driver.topics.grow("orders", 6)
+    leader.protocols = (("range", subscription("orders", "clicks")),)
+    leader.join()
+    return step(
+        driver, 1, (STABLE, PREPARING), "member metadata changed", cause="member_metadata_changed", member_count=2,
+        phase_ms={STABLE: 5_000}, **by(leader),
+    )  # fmt: skip
+
+
 @case(CauseKind.STATIC_MEMBER_REPLACED)
 def a_static_member_comes_back_without_a_rebalance(driver: Driver) -> GroupEvent:
     _, old = group_of(driver, "a", "b", static=True)
@@ -347,7 +384,8 @@ def two_members_never_sync(driver: Driver) -> GroupEvent:
     keep_alive(driver, 20_000, leader, second, third)
     return step(
         driver, 1, (STABLE, PREPARING), "sync timeout: 2 members sent no SyncGroup", cause="sync_timeout",
-        member_count=1, phase_ms={STABLE: 20_000}, **by(second), **gone(second.member_id, third.member_id),
+        member_count=1, phase_ms={STABLE: 20_000}, **by(second), **in_session(SESSION_MS - 5_000),
+        phase_timeout_ms=20_000, **gone(second.member_id, third.member_id),
     )  # fmt: skip
 
 

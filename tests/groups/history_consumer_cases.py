@@ -9,7 +9,7 @@ from coordinator.groups.causes import CauseKind
 from tests.groups.consumer_groups.new_member import NewMember, settle
 from tests.groups.consumer_groups.test_shard import classic_group
 from tests.groups.driver import Driver
-from tests.groups.history_cases import HOST, PREPARING, STABLE, case, gone, step
+from tests.groups.history_cases import HOST, PREPARING, STABLE, case, gone, in_session, step
 
 ASSIGNING, RECONCILING = "Assigning", "Reconciling"
 
@@ -20,6 +20,7 @@ def of(member: NewMember, instance_id: str | None = None) -> dict[str, Any]:
         "group_instance_id": instance_id,
         "client_id": member.member_id,
         "client_host": HOST,
+        "rebalance_timeout_ms": 60_000,
     }
 
 
@@ -111,7 +112,7 @@ def a_member_does_not_give_up_what_it_has_to(driver: Driver) -> GroupEvent:
                 member.beat()
     return step(
         driver, 4, (RECONCILING, ASSIGNING), "partitions not given up in time", member_count=1, **of(first),
-        cause="revocation_timeout", phase_ms={RECONCILING: 60_000}, **gone("a"),
+        cause="revocation_timeout", phase_ms={RECONCILING: 60_000}, **gone("a"), **in_session(35_000, 45_000),
     )  # fmt: skip
 
 
@@ -130,6 +131,7 @@ def a_classic_member_does_not_join_again(driver: Driver) -> GroupEvent:
     return step(
         driver, event.generation_id, (event.from_state, ASSIGNING), "classic member did not join again in time",
         cause="rejoin_timeout", member_count=2, phase_ms=event.phase_ms, **gone(first.member_id),
+        **in_session(5_000),
         **{**of(new), "member_id": first.member_id, "client_id": "c0"},
     )  # fmt: skip
 
@@ -141,7 +143,7 @@ def a_static_member_leaves_for_now(driver: Driver) -> GroupEvent:
     only.beat(instance_id="i")
     return step(
         driver, 2, (STABLE, RECONCILING), "static member left for now", cause="static_member_away",
-        member_count=1, phase_ms={STABLE: 7_000}, **of(only, "i"),
+        member_count=1, phase_ms={STABLE: 7_000}, **of(only, "i"), **in_session(40_000, 45_000),
     )  # fmt: skip
 
 
@@ -170,5 +172,5 @@ def the_last_new_member_leaves_classic_ones_behind(driver: Driver) -> GroupEvent
     return step(
         driver, 2, (RECONCILING, PREPARING), cause="group_downgraded", member_count=2,
         reason="last member of the consumer protocol gone, group is classic again: member left",
-        phase_ms={RECONCILING: 3_000}, **of(new),
+        phase_ms={RECONCILING: 3_000}, **of(new), **in_session(42_000, 45_000), phase_timeout_ms=None,
     )  # fmt: skip

@@ -20,6 +20,7 @@ from tests.groups.history_cases import (
     gone,
     group_of,
     hand_out_id,
+    in_session,
     last,
     step,
 )
@@ -67,6 +68,7 @@ def members_did_not_rejoin_in_time(driver: Driver) -> GroupEvent:
         driver, 2, (PREPARING, COMPLETING),
         "rebalance timeout: 2 members did not rejoin, 1 static member stayed without rejoining",
         cause="rebalance_timeout", member_count=2, phase_ms={PREPARING: 20_000}, **by(static), **last(leader, 0),
+        phase_timeout_ms=20_000, **in_session(40_000, 60_000),
         **gone(second.member_id, third.member_id),
     )  # fmt: skip
 
@@ -82,6 +84,7 @@ def an_id_that_was_never_used_took_the_whole_timeout(driver: Driver) -> GroupEve
     return step(
         driver, 2, (PREPARING, COMPLETING), "rebalance timeout: 1 pending id not used yet",
         cause="rebalance_timeout", member_count=1, phase_ms={PREPARING: 5_000}, **last(leader, 0),
+        phase_timeout_ms=5_000,
     )  # fmt: skip
 
 
@@ -98,6 +101,7 @@ def only_silent_static_members_are_left(driver: Driver) -> GroupEvent:
         "no members rejoined, join phase extended: 1 member did not rejoin, "
         "1 static member stayed without rejoining",
         cause="join_phase_extended", member_count=1, **by(static), **gone(silent.member_id),
+        phase_timeout_ms=20_000, **in_session(40_000, 60_000),
     )  # fmt: skip
 
 

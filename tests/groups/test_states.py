@@ -111,6 +111,8 @@ def test_a_transition_shows_who_made_it_and_how_long_the_phase_took() -> None:
         cause="session_expired",
         removed_count=1,
         removed_member_ids=("m-1",),
+        rebalance_timeout_ms=60_000,
+        phase_timeout_ms=60_000,
     )
     assert (group.state_since_ms, group.state_wall_ms) == (AT.now_ms, AT.wall_ms)
 

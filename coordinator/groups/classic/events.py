@@ -59,6 +59,8 @@ def transition_row(
     phase: dict[str, Any] = {"phase_ms": {before.value: elapsed_ms}}
     if is_phase_complete:
         phase |= _last_arrival(group)
+    if group.state.is_rebalancing and group.initial_delay is None:
+        phase["phase_timeout_ms"] = group.rebalance_timeout_ms
     phase |= _ended_rebalance(group, before, elapsed_ms, cause)
     return new_row(group, at, cause, before, phase)
 

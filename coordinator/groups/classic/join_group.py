@@ -19,7 +19,7 @@ from coordinator.groups.classic.events import new_row
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.join_request import Join, join_request_error, new_join
 from coordinator.groups.classic.member import Member
-from coordinator.groups.classic.partition_counts import partition_changes
+from coordinator.groups.classic.partition_counts import partition_changes, subscribes_as_before
 from coordinator.groups.classic.pending_members import forget_pending_member, hand_out_member_id
 from coordinator.groups.classic.rebalance import (
     maybe_complete_join,
@@ -199,11 +199,11 @@ def _rejoin(group: Group, member: Member, join: Join) -> None:
 
 def _rejoin_cause(group: Group, member: Member, join: Join, unchanged: bool) -> Cause:
     """Return why a member rejoins: changed metadata, changed partition counts, or neither (only a leader)."""
-    if not unchanged:
-        return join.new_cause(member, CauseKind.MEMBER_METADATA_CHANGED)
-    if changes := partition_changes(group, join.topics):
+    changes = partition_changes(group, join.topics) if unchanged or member.member_id == group.leader else ""
+    if changes and (unchanged or subscribes_as_before(group, member, join.protocols)):
         return join.new_cause(member, CauseKind.PARTITION_COUNTS_CHANGED, changes)
-    return join.new_cause(member, CauseKind.LEADER_REJOINED)
+    kind = CauseKind.LEADER_REJOINED if unchanged else CauseKind.MEMBER_METADATA_CHANGED
+    return join.new_cause(member, kind)
 
 
 def _park_again(group: Group, member: Member, join: Join, cause: Cause) -> None:

@@ -51,7 +51,7 @@ def leave_group(
         effects.reply(context.reply_to, leave_response(context, leaving, errors))
         return
     of_members = Effects()  # Behind the answer, which is known once all have left.
-    departures = [_depart(group, identity, context, of_members) for identity in leaving]
+    departures = [_depart(group, identity, context, at, of_members) for identity in leaving]
     effects.reply(context.reply_to, leave_response(context, leaving, [each.error for each in departures]))
     effects.add(of_members.result())
     if any(departure.error is ErrorCode.NONE for departure in departures):
@@ -63,9 +63,11 @@ def members_of(request: LeaveGroupRequest, api_version: int) -> list[MemberIdent
     return request.members if api_version >= BATCH_SINCE else [MemberIdentity(member_id=request.member_id)]
 
 
-def _depart(group: Group, identity: MemberIdentity, context: RequestContext, effects: Effects) -> _Departure:
+def _depart(
+    group: Group, identity: MemberIdentity, context: RequestContext, at: Moment, effects: Effects
+) -> _Departure:
     if not identity.member_id:
-        return _remove_by_instance_id(group, identity, context, effects)
+        return _remove_by_instance_id(group, identity, context, at, effects)
     if identity.member_id in group.pending_members:
         cause = Cause(CauseKind.PENDING_MEMBER_LEFT, member_id=identity.member_id)
         forget_pending_member(group, identity.member_id, effects)
@@ -74,12 +76,13 @@ def _depart(group: Group, identity: MemberIdentity, context: RequestContext, eff
         return _Departure(error)
     member = group.members[identity.member_id]
     cause = Cause.by(member, CauseKind.MEMBER_LEFT, None, identity.reason, (member.member_id,))
+    cause = member.in_session(cause, at.now_ms)
     remove_member(group, member, effects)
     return _Departure(ErrorCode.NONE, cause)
 
 
 def _remove_by_instance_id(
-    group: Group, identity: MemberIdentity, context: RequestContext, effects: Effects
+    group: Group, identity: MemberIdentity, context: RequestContext, at: Moment, effects: Effects
 ) -> _Departure:
     """Remove the static member with this instance id: an admin does not know its present member id (3.41)."""
     member_id = group.static_members.get(identity.group_instance_id or "")
@@ -87,6 +90,7 @@ def _remove_by_instance_id(
         return _Departure(ErrorCode.UNKNOWN_MEMBER_ID)
     member = group.members[member_id]
     cause = Cause.by(member, CauseKind.REMOVED_BY_ADMIN, admin(context), identity.reason, (member_id,))
+    cause = member.in_session(cause, at.now_ms)
     remove_member(group, member, effects)
     return _Departure(ErrorCode.NONE, cause)
 

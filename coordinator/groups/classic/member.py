@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from coordinator.effects import ReplyTo
+from coordinator.groups.causes import Cause
 
 
 class OfferedProtocol(NamedTuple):
@@ -66,6 +67,11 @@ class Member:
         DescribeGroups and the log keep those of the first process under the instance id, as Kafka's do.
         """
         return self.taken_over_by or (self.client_id, self.client_host)
+
+    def in_session(self, cause: Cause, now_ms: int) -> Cause:
+        """Return `cause` with this member's session; a parked member's session does not run."""
+        left_ms = None if self.is_parked else self.session_deadline_ms - now_ms
+        return cause.in_session(self.session_timeout_ms, left_ms)
 
     def metadata(self, protocol_name: str) -> bytes:
         """Return the member's metadata for `protocol_name`, which must be a protocol it offers."""

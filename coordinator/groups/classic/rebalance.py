@@ -112,7 +112,7 @@ def _extend_initial_delay(group: Group, delay: InitialDelay, at: Moment, effects
 def complete_join(group: Group, at: Moment, cause: Cause, effects: Effects) -> None:
     """End the join phase: begin a new generation of the members that joined, or go Empty if none remain."""
     missing = [member for member in group.members.values() if member.awaiting_join is None]
-    cause = _with_dropped_members(missing, len(group.pending_members), cause)
+    cause = _with_dropped_members(missing, len(group.pending_members), at, cause)
     _drop(group, [member for member in missing if not member.is_static], effects)
     effects.set_timer(JoinTimer(group.group_id), None)
     if group.members and not group.elect_joined_leader():
@@ -127,7 +127,7 @@ def complete_join(group: Group, at: Moment, cause: Cause, effects: Effects) -> N
         _become_empty(group, at, cause, effects)
 
 
-def _with_dropped_members(missing: list[Member], pending_count: int, cause: Cause) -> Cause:
+def _with_dropped_members(missing: list[Member], pending_count: int, at: Moment, cause: Cause) -> Cause:
     """Return `cause` with the members that did not rejoin before the join phase ended.
 
     Dynamic members among them are removed; static ones stay until their session expires (3.17).
@@ -141,7 +141,7 @@ def _with_dropped_members(missing: list[Member], pending_count: int, cause: Caus
     detail = ", ".join(text for count, text in parts if count) or None
     if not missing:
         return cause if detail is None else cause._replace(detail=detail)
-    return Cause.by(missing[0], cause.kind, detail, removed=dropped)
+    return missing[0].in_session(Cause.by(missing[0], cause.kind, detail, removed=dropped), at.now_ms)
 
 
 def _drop(group: Group, members: list[Member], effects: Effects) -> None:
@@ -154,8 +154,10 @@ def _extend_join(group: Group, at: Moment, cause: Cause, effects: Effects) -> No
     """Extend the join phase by a rebalance timeout: only static members remain, and none rejoined (3.18)."""
     if group.initial_delay is not None:
         group.initial_delay = group.initial_delay._replace(remaining_ms=0)
-    effects.history.append(new_row(group, at, cause._replace(kind=CauseKind.JOIN_PHASE_EXTENDED)))
-    _arm_join_timer(group, at.now_ms + group.rebalance_timeout_ms, effects)
+    timeout_ms = group.rebalance_timeout_ms
+    cause = cause._replace(kind=CauseKind.JOIN_PHASE_EXTENDED)
+    effects.history.append(new_row(group, at, cause, phase={"phase_timeout_ms": timeout_ms}))
+    _arm_join_timer(group, at.now_ms + timeout_ms, effects)
 
 
 def _become_empty(group: Group, at: Moment, cause: Cause, effects: Effects) -> None:
@@ -196,6 +198,7 @@ def on_sync_timer(group: Group, at: Moment, effects: Effects) -> None:
     removed = tuple(member.member_id for member in late)
     detail = f"{counted(len(late), 'member')} sent no SyncGroup"
     cause = Cause.by(late[0], CauseKind.SYNC_TIMEOUT, detail, removed=removed)
+    cause = late[0].in_session(cause, at.now_ms)
     _drop(group, late, effects)
     prepare_rebalance(group, at, cause, effects)
 

@@ -38,6 +38,8 @@ def on_session_timer(group: Group, member_id: str, at: Moment, effects: Effects)
 def _expire(group: Group, member: Member, at: Moment, effects: Effects) -> None:
     kind = CauseKind.NEW_MEMBER_JOIN_TIMEOUT if member.is_new else CauseKind.SESSION_EXPIRED
     cause = Cause.by(member, kind, removed=(member.member_id,))
+    if not member.is_new:
+        cause = member.in_session(cause, at.now_ms)
     remove_member(group, member, effects)
     if group.state is PREPARING_REBALANCE:
         effects.history.append(new_row(group, at, cause))

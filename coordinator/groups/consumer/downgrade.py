@@ -298,12 +298,10 @@ def begin_sessions(
     shard: ConsumerGroups, group: ConsumerGroup, member_ids: Iterable[str], at: Moment, effects: Effects
 ) -> None:
     """Begin the sessions anew of members whose timers were cancelled, with what was not stored."""
-    soft, settings = shard.soft(group.group_id), shard.settings.of(group.group_id)
+    soft, default_ms = shard.soft(group.group_id), shard.settings.of(group.group_id).session_timeout_ms
     for member_id in member_ids:
-        member = group.members[member_id]
-        classic, current = member.classic, group.currents[member_id]
-        timeout_ms = settings.session_timeout_ms if classic is None else classic.session_timeout_ms
-        soft.begin_session(member_id, at.now_ms, timeout_ms, effects)
-        if classic is None and current.state is MemberState.UNREVOKED_PARTITIONS:
+        member, current = group.members[member_id], group.currents[member_id]
+        soft.begin_session(member_id, at.now_ms, member.session_timeout_ms(default_ms), effects)
+        if member.classic is None and current.state is MemberState.UNREVOKED_PARTITIONS:
             deadline_ms = at.now_ms + member.rebalance_timeout_ms
             soft.await_revocation(member_id, current.member_epoch, deadline_ms, effects)

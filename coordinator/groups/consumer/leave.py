@@ -77,7 +77,7 @@ def _leave_for_now(
     after = Standing(
         group.epoch, group_state(group.epoch, group.assignment_epoch, standings), len(group.members)
     )
-    cause = Cause.by(member, CauseKind.STATIC_MEMBER_AWAY)
+    cause = _in_session(shard, group, member, Cause.by(member, CauseKind.STATIC_MEMBER_AWAY), at)
     course = shard.soft(group.group_id).course
     course.begin_event(group)
     course.record(group, after, cause, at, effects)
@@ -93,6 +93,7 @@ def remove_members(
 ) -> None:
     """Remove members, with one new epoch for all of them (A10); if only classic ones are left, downgrade."""
     cause = cause._replace(removed=tuple(each.member_id for each in members))
+    cause = _in_session(shard, group, members[0], cause, at)
     is_due = is_downgrade_due(shard, group, members)
     if is_due and downgrade_without(shard, group, members, cause, at, effects):
         return
@@ -114,6 +115,17 @@ def remove_members(
     soft.course.begin_event(group)
     soft.course.removed(group, members, cause.kind, at.now_ms)
     soft.course.record(group, after, cause, at, effects)
+
+
+def _in_session(
+    shard: ConsumerGroups, group: ConsumerGroup, member: ConsumerMember, cause: Cause, at: Moment
+) -> Cause:
+    """The cause with the session of the member behind it, which is forgotten by now if it has expired."""
+    timeout_ms = member.session_timeout_ms(shard.settings.of(group.group_id).session_timeout_ms)
+    if cause.kind is CauseKind.SESSION_EXPIRED:
+        return cause.in_session(timeout_ms, 0)
+    session = shard.soft(group.group_id).sessions.get(member.member_id)
+    return cause.in_session(timeout_ms, None if session is None else session.deadline_ms - at.now_ms)
 
 
 def _subscribed_without(group: ConsumerGroup, members: list[ConsumerMember]) -> tuple[set[str], set[str]]:

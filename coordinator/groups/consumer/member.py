@@ -53,6 +53,10 @@ class ConsumerMember:
         """The instance id, under the name that causes know it by."""
         return self.instance_id
 
+    def session_timeout_ms(self, of_group_ms: int) -> int:
+        """Its own session timeout if it is a classic member, else that of its group."""
+        return of_group_ms if self.classic is None else self.classic.session_timeout_ms
+
     def subscribes_as(self, other: ConsumerMember) -> bool:
         """Whether both name the same topics."""
         return set(self.topic_names) == set(other.topic_names)

@@ -36,6 +36,8 @@ public final class ClientWorker {
             "group.id", config.get("group").asText(),
             "session.timeout.ms", config.path("session_timeout_ms").asText("6000"),
             "heartbeat.interval.ms", "500",
+            "metadata.max.age.ms", config.path("metadata_max_age_ms").asText("300000"),
+            "max.poll.interval.ms", config.path("max_poll_interval_ms").asText("300000"),
             "auto.offset.reset", "earliest",
             "enable.auto.commit", "false",
             "fetch.max.wait.ms", "100",

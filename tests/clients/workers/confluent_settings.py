@@ -27,6 +27,8 @@ def consumer_config(config: Config) -> dict[str, Any]:
             settings["group.remote.assignor"] = config["assignor"]
     elif "assignor" in config:
         settings["partition.assignment.strategy"] = config["assignor"]
+    if "max_poll_interval_ms" in config:
+        settings["max.poll.interval.ms"] = config["max_poll_interval_ms"]
     if "instance_id" in config:
         settings["group.instance.id"] = config["instance_id"]
     return settings

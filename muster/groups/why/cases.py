@@ -1,0 +1,160 @@
+"""A case: one event that is to be explained, with what happened before and around it, as rules ask about it.
+
+All comes from the group's own events. The same client is known by its instance id, else by client id and host: one
+that comes back has a new member id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from coordinator.effects import GroupEvent
+from coordinator.groups.causes import CauseKind
+from muster.groups.rebalances import ASSIGNING, RECONCILING
+from muster.groups.why.client_texts import Said, meaning
+from muster.groups.why.words import member_name
+
+RECENT_MS: Final = 3_600_000
+"""How long a departure is held to have to do with a return, and returns to make a flapping member."""
+ROLLING_MS: Final = 600_000
+"""Within this time a rolling restart takes the next member."""
+FLAPPING_MIN: Final = 3
+"""So many times within RECENT_MS a client joins that is called flapping."""
+
+Identity: TypeAlias = tuple[str | None, str | None]
+
+KINDS: Final = {kind.slug: kind for kind in CauseKind}
+DEPARTURES: Final = frozenset(
+    kind.slug
+    for kind in (
+        CauseKind.MEMBER_LEFT,
+        CauseKind.SESSION_EXPIRED,
+        CauseKind.STATIC_MEMBER_AWAY,
+        CauseKind.REBALANCE_TIMEOUT,
+        CauseKind.SYNC_TIMEOUT,
+        CauseKind.REVOCATION_TIMEOUT,
+        CauseKind.REJOIN_TIMEOUT,
+        CauseKind.NEW_MEMBER_JOIN_TIMEOUT,
+    )
+)
+"""By these a member is gone, and may come back."""
+ARRIVALS: Final = frozenset((CauseKind.MEMBER_JOINED.slug, CauseKind.STATIC_MEMBER_REPLACED.slug))
+
+
+def identity(event: GroupEvent) -> Identity | None:
+    """Which client the event is about, the same after a restart; None if the event names no client."""
+    if event.group_instance_id is not None:
+        return (event.group_instance_id, None)
+    return None if event.client_id is None else (event.client_id, event.client_host)
+
+
+def is_inferred(event: GroupEvent) -> bool:
+    """Whether the cause was inferred from records of another cluster: such events are marked."""
+    return event.observed is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One event, those before it, and the rest of its rebalance, each oldest first."""
+
+    event: GroupEvent
+    earlier: Sequence[GroupEvent] = ()
+    rest: Sequence[GroupEvent] = ()
+
+    @property
+    def kind(self) -> CauseKind | None:
+        """The kind of cause; None for one that is not known here, as that of a later version."""
+        return KINDS.get(self.event.cause)
+
+    @property
+    def said(self) -> Said | None:
+        return meaning(self.event.client_reason)
+
+    @property
+    def is_static(self) -> bool:
+        return self.event.group_instance_id is not None
+
+    @property
+    def is_of_consumer_group(self) -> bool:
+        """Whether the group was one of the consumer protocol then, as its states show."""
+        events = (self.event, *self.rest)
+        states = {state for event in events for state in (event.from_state, event.to_state)}
+        is_whole = self.event.rebalance_cause is not None and self.event.from_state == "Stable"
+        return is_whole or not states.isdisjoint((ASSIGNING, RECONCILING))
+
+    @property
+    def who(self) -> str:
+        return who(self.event)
+
+    @property
+    def joined(self) -> list[GroupEvent]:
+        """The events of members that joined within this rebalance, this one included."""
+        return self._with_cause(CauseKind.MEMBER_JOINED)
+
+    @property
+    def left(self) -> list[GroupEvent]:
+        return self._with_cause(CauseKind.MEMBER_LEFT)
+
+    @property
+    def expired(self) -> list[GroupEvent]:
+        return self._with_cause(CauseKind.SESSION_EXPIRED)
+
+    @property
+    def departure(self) -> GroupEvent | None:
+        """How the same client went before, if that was lately and it has not come back meanwhile."""
+        newest = next(reversed(self._recent(DEPARTURES | ARRIVALS, RECENT_MS)), None)
+        return newest if newest is not None and newest.cause in DEPARTURES else None
+
+    @property
+    def arrival_count(self) -> int:
+        """How often the same client joined lately, this time included."""
+        return len(self._recent(ARRIVALS, RECENT_MS)) + (self.event.cause in ARRIVALS)
+
+    @property
+    def is_flapping(self) -> bool:
+        """Whether the same client has come and gone again and again lately."""
+        gone = len(self._recent(DEPARTURES, RECENT_MS)) + (self.event.cause in DEPARTURES)
+        came = self.arrival_count
+        return min(gone, came) >= FLAPPING_MIN - 1 and gone + came >= 2 * FLAPPING_MIN - 1
+
+    @property
+    def rolled(self) -> list[str]:
+        """The clients that went and came back lately, each once, if there are several: as in a rolling restart."""
+        since_ms = self.event.wall_ms - ROLLING_MS
+        lately = [event for event in (*self.earlier, self.event, *self.rest) if event.wall_ms >= since_ms]
+        gone = [each for each in map(identity, _of(lately, DEPARTURES)) if each is not None]
+        came = {identity(event) for event in _of(lately, ARRIVALS)}
+        once = {each for each in gone if gone.count(each) == 1}
+        back = [event for event in _of(lately, DEPARTURES) if identity(event) in once & came]
+        return [who(event) for event in back] if len(back) > 1 else []
+
+    def _with_cause(self, kind: CauseKind) -> list[GroupEvent]:
+        return _of((self.event, *self.rest), {kind.slug})
+
+    def _recent(self, causes: Iterable[str], within_ms: int) -> list[GroupEvent]:
+        """The earlier events with these causes that are of the same client."""
+        mine, since_ms = identity(self.event), self.event.wall_ms - within_ms
+        if mine is None:
+            return []
+        return [
+            event
+            for event in self.earlier
+            if event.wall_ms >= since_ms and event.cause in causes and identity(event) == mine
+        ]
+
+
+def who(event: GroupEvent) -> str:
+    """The member behind an event, as people know it."""
+    return member_name(event.group_instance_id, event.client_id, event.client_host, event.member_id)
+
+
+def who_was_last(event: GroupEvent) -> str:
+    """The member that an event says was the last, or was waited for."""
+    client = (event.last_client_id, event.last_client_host)
+    return member_name(event.last_group_instance_id, *client, event.last_member_id)
+
+
+def _of(events: Iterable[GroupEvent], causes: Iterable[str]) -> list[GroupEvent]:
+    return [event for event in events if event.cause in causes]

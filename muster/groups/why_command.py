@@ -1,0 +1,60 @@
+"""`muster groups why`: what users type."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from muster.connection import Connection
+from muster.groups import tables
+from muster.groups.history import MAX_EVENTS
+from muster.groups.reset_offsets import parse_datetime
+from muster.groups.running import AsJson, run
+from muster.groups.why import tables as why_tables
+from muster.groups.why.answers import Question
+from muster.groups.why.asking import ask
+from muster.sentences import remark
+from muster.usage import UsageError
+
+NEWEST_EVENTS = 1_000
+"""The default of --newest: the events of some hundred rebalances."""
+
+
+def why(
+    group: str,
+    *,
+    at: Annotated[str | None, Parameter(help="the rebalance at this time (ISO 8601, else UTC)")] = None,
+    newest: Annotated[int, Parameter(help=f"look at so many events, up to {MAX_EVENTS:,}")] = NEWEST_EVENTS,
+    connection: Connection = Connection(),
+    as_json: AsJson = False,
+) -> int:
+    """Say why a group rebalanced last, or why it does now: the cause with its evidence, and what to do.
+
+    While it rebalances also who is waited for; that needs no history, so it works on any cluster.
+    """
+
+    async def command() -> int:
+        if not 1 <= newest <= MAX_EVENTS:
+            raise UsageError(f"--newest {newest} must be from 1 to {MAX_EVENTS}")
+        question = Question(group, None if at is None else _timestamp(at), time.time_ns() // 1_000_000)
+        async with connection.connected() as cluster:
+            found = await ask(cluster, question, newest)
+        for sentence in found.remarks:
+            remark(sentence)
+        if as_json:
+            tables.show_json(why_tables.answer_json(found.answer))
+        else:
+            tables.show(Text("\n".join(why_tables.lines(found.answer))))
+        return 0
+
+    return run(command())
+
+
+def _timestamp(text: str) -> int:
+    try:
+        return parse_datetime(text)
+    except ValueError:
+        raise UsageError(f"--at {text} must be an ISO 8601 time, as in 2026-01-31T12:00:00Z") from None

@@ -1,0 +1,178 @@
+"""The rules of `muster groups why`, line by line: each with a case in which it is the one, and what it says then.
+
+`why_rules.txt` has the clause, the evidence and the advice of each.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from coordinator.groups.causes import CauseKind
+from muster.groups.why.answers import explanation
+from muster.groups.why.cases import Case
+from muster.groups.why.rules import RULES
+from tests.why_events import (  # noqa: F401
+    CLOSED,
+    COMPLETING,
+    LATE,
+    MINUTE_MS,
+    NOON_MS,
+    POLL_TIMEOUT,
+    PREPARING,
+    STABLE,
+    WITHIN,
+    K,
+    before,
+    event,
+    gone,
+    joined,
+    nobody,
+    static,
+    utc,
+)
+
+pytestmark = pytest.mark.usefixtures("utc")
+
+FLAPPED = (
+    before(30, joined()),
+    before(20, gone(K.MEMBER_LEFT)),
+    before(15, joined()),
+    before(10, gone(K.MEMBER_LEFT)),
+)
+ROLLED = (
+    before(8, event(K.MEMBER_LEFT, "app-1", CLOSED)),
+    before(7, joined("app-1")),
+    before(6, event(K.MEMBER_LEFT, "app-2", CLOSED)),
+    before(5, joined("app-2")),
+)
+NEW = ("Stable", "Assigning")
+CASES: Final[dict[str, Case]] = {
+    "joined_flapping": Case(joined(), FLAPPED),
+    "joined_rolling_restart": Case(joined("app-2"), ROLLED[:-1]),
+    "joined_after_poll_timeout": Case(joined(), [before(3, gone(K.MEMBER_LEFT, said=POLL_TIMEOUT))]),
+    "joined_after_close": Case(joined(), [before(0.1, gone(K.MEMBER_LEFT, said=CLOSED))]),
+    "joined_after_expiry": Case(joined(), [before(59, gone(K.SESSION_EXPIRED))]),
+    "joined_after_departure": Case(joined(), [before(3, gone(K.MEMBER_LEFT))]),
+    "joined_first": Case(joined(states=("Empty", PREPARING), said="hello")),
+    "joined_started": Case(joined(states=("Empty", PREPARING)), (), [joined("app-4", states=WITHIN)]),
+    "joined_scaled_out": Case(joined(), (), [joined("app-4", states=WITHIN)]),
+    "joined": Case(joined(said="need to re-join with the given member-id: app-3-91d2")),
+    "left_poll_timeout": Case(gone(K.MEMBER_LEFT, said=POLL_TIMEOUT, session_left_ms=40_950)),
+    "left_by_admin": Case(gone(K.MEMBER_LEFT, "app-4-1", said="member was removed by an admin: deploy")),
+    "left_rolling_restart": Case(gone(K.MEMBER_LEFT, said=CLOSED), ROLLED),
+    "left_flapping": Case(gone(K.MEMBER_LEFT, session_left_ms=1_000), FLAPPED),
+    "left_several": Case(gone(K.MEMBER_LEFT, "app-4-1")),
+    "left_closed": Case(gone(K.MEMBER_LEFT, said=CLOSED)),
+    "left_unsubscribed": Case(gone(K.MEMBER_LEFT, said="the consumer unsubscribed from all topics")),
+    "left_for_a_reason": Case(gone(K.MEMBER_LEFT, said="moved \x1b[31m to \u202eelsewhere")),
+    "left_without_a_reason": Case(gone(K.MEMBER_LEFT)),
+    "expired_flapping": Case(gone(K.SESSION_EXPIRED, session_left_ms=0), FLAPPED),
+    "expired_static": Case(gone(K.SESSION_EXPIRED, session_left_ms=0, group_instance_id="i-3")),
+    "expired": Case(gone(K.SESSION_EXPIRED, session_left_ms=0), (), [event(K.SESSION_EXPIRED, "app-4")]),
+    "removed_by_admin": Case(static(K.REMOVED_BY_ADMIN, said="scale in", detail="tool at /10.0.0.1")),
+    "new_member_join_timeout": Case(event(K.NEW_MEMBER_JOIN_TIMEOUT)),
+    "pending_member_left": Case(nobody(K.PENDING_MEMBER_LEFT)),
+    "pending_member_expired": Case(nobody(K.PENDING_MEMBER_EXPIRED)),
+    "static_member_away": Case(static(K.STATIC_MEMBER_AWAY, states=("Stable", "Reconciling"))),
+    "group_max_size_reached": Case(event(K.GROUP_MAX_SIZE_REACHED)),
+    "group_over_max_size": Case(nobody(K.GROUP_OVER_MAX_SIZE)),
+    "changed_revoke_first": Case(
+        event(K.MEMBER_METADATA_CHANGED, said="need to revoke partitions and re-join")
+    ),
+    "changed_metadata": Case(event(K.MEMBER_METADATA_CHANGED, said="cached metadata has changed")),
+    "changed_subscription": Case(event(K.MEMBER_METADATA_CHANGED, said="subscription has changed")),
+    "changed_enforced": Case(event(K.MEMBER_METADATA_CHANGED, said="rebalance enforced by user")),
+    "changed_new_protocol": Case(event(K.MEMBER_METADATA_CHANGED, states=NEW)),
+    "changed": Case(event(K.MEMBER_METADATA_CHANGED)),
+    "leader_saw_change": Case(event(K.LEADER_REJOINED, said="cached metadata has changed")),
+    "leader_enforced": Case(event(K.LEADER_REJOINED, said="rebalance enforced by user")),
+    "leader_for_a_reason": Case(event(K.LEADER_REJOINED, said="rebalance failed due to DisconnectException")),
+    "leader_rejoined": Case(event(K.LEADER_REJOINED)),
+    "partitions_and_said": Case(
+        event(K.PARTITION_COUNTS_CHANGED, said="cached metadata has changed", detail="orders from 4 to 6")
+    ),
+    "partitions_changed": Case(event(K.PARTITION_COUNTS_CHANGED, detail="orders from 4 to 6")),
+    "topics_changed": Case(nobody(K.TOPICS_CHANGED, detail="orders has 6 partitions, had 4", states=NEW)),
+    "expression_resolved": Case(nobody(K.EXPRESSION_RESOLVED, detail="ord.* gained orders", states=NEW)),
+    "static_restart": Case(static(K.STATIC_MEMBER_REPLACED, states=(STABLE, STABLE))),
+    "static_member_changed": Case(static(K.STATIC_MEMBER_REPLACED)),
+    "static_member_not_stored": Case(static(K.STATIC_MEMBER_NOT_STORED, detail="MESSAGE_TOO_LARGE")),
+    "rejoin_late": Case(
+        gone(K.REBALANCE_TIMEOUT, detail="1 member did not rejoin", states=(PREPARING, COMPLETING))
+    ),
+    "pending_id_late": Case(
+        nobody(K.REBALANCE_TIMEOUT, detail="1 pending id not used yet", states=(PREPARING, COMPLETING))
+    ),
+    "never_synced": Case(gone(K.SYNC_TIMEOUT, detail="1 member sent no SyncGroup", session_left_ms=9_000)),
+    "revocation_late": Case(gone(K.REVOCATION_TIMEOUT, states=("Reconciling", "Assigning"))),
+    "classic_rejoin_late": Case(gone(K.REJOIN_TIMEOUT, states=("Reconciling", "Assigning"))),
+    "join_phase_extended": Case(static(K.JOIN_PHASE_EXTENDED, states=WITHIN)),
+    "all_members_joined": Case(nobody(K.ALL_MEMBERS_JOINED, states=(PREPARING, COMPLETING))),
+    "initial_delay_over": Case(nobody(K.INITIAL_DELAY_OVER, states=(PREPARING, COMPLETING))),
+    "assignment_stored": Case(nobody(K.ASSIGNMENT_STORED, states=(COMPLETING, STABLE))),
+    "assignment_computed": Case(event(K.ASSIGNMENT_COMPUTED, states=("Assigning", "Reconciling"))),
+    "members_reconciled": Case(
+        event(K.MEMBERS_RECONCILED, states=("Reconciling", STABLE), detail="orders-2 came from app-1")
+    ),
+    "group_emptied": Case(nobody(K.GROUP_EMPTIED, states=(PREPARING, "Empty"))),
+    "assignment_not_stored": Case(nobody(K.ASSIGNMENT_NOT_STORED, detail="RECORD_LIST_TOO_LARGE")),
+    "coordinator_restarted_stable": Case(nobody(K.COORDINATOR_RESTARTED, states=("Dead", STABLE))),
+    "coordinator_restarted": Case(nobody(K.COORDINATOR_RESTARTED, states=("Dead", "Reconciling"))),
+    "group_deleted": Case(event(K.GROUP_DELETED, "admin-1", states=("Empty", "Dead"))),
+    "offsets_expired": Case(nobody(K.OFFSETS_EXPIRED, states=("Empty", "Dead"))),
+    "group_not_stored": Case(
+        nobody(K.GROUP_NOT_STORED, detail="MESSAGE_TOO_LARGE", states=("Empty", "Dead"))
+    ),
+    "group_upgraded": Case(event(K.GROUP_UPGRADED, states=(STABLE, "Reconciling"))),
+    "group_downgraded": Case(event(K.GROUP_DOWNGRADED, detail="member left", states=(STABLE, PREPARING))),
+    "events_dropped": Case(nobody(K.EVENTS_DROPPED, states=("", ""))),
+    "gone_somehow": Case(gone(K.MEMBER_GONE)),
+    "unknown": Case(nobody(K.CAUSE_UNKNOWN, detail="the same members as in generation 6")),
+    "removed_somehow": Case(nobody(K.GROUP_REMOVED, states=("Empty", "Dead"))),
+    "generations_missing": Case(nobody(K.GENERATIONS_MISSING, detail="from 4 to 6")),
+    "record_not_read": Case(nobody(K.RECORD_NOT_READ)),
+}
+"""A case for every rule, by the rule's name."""
+
+
+def texts(name: str) -> dict[str, list[str]]:
+    """What is to be said, by section."""
+    found: dict[str, list[str]] = {}
+    for section in Path(__file__).with_name(name).read_text().split("# ")[1:]:
+        title, *lines_of_it = section.strip().splitlines()
+        found[title] = lines_of_it
+    return found
+
+
+RULE_TEXTS = texts("why_rules.txt")
+
+
+@pytest.mark.parametrize("name", [rule.name for rule in RULES])
+def test_each_rule_says_what_it_is_to_say_in_its_case(name: str) -> None:
+    found = explanation(CASES[name])
+    assert found.rule == name
+    guess = " (a guess)" if found.is_guess else ""
+    assert [found.because + guess, *found.evidence, f"Advice: {found.advice or None}"] == RULE_TEXTS[name]
+
+
+def test_there_is_a_rule_for_every_cause_and_the_last_of_each_has_no_condition() -> None:
+    last = {rule.kind: rule for rule in RULES}
+    assert last.keys() == set(CauseKind)
+    assert [rule.name for rule in last.values() if rule.when is not None] == []
+
+
+def test_no_rule_stands_behind_one_of_its_cause_that_always_applies() -> None:
+    closed: set[CauseKind] = set()
+    for rule in RULES:
+        assert rule.kind not in closed, rule.name
+        if rule.when is None:
+            closed.add(rule.kind)
+
+
+def test_each_rule_has_a_name_and_a_text_of_its_own() -> None:
+    names = [rule.name for rule in RULES]
+    assert len(set(names)) == len(names)
+    assert set(names) == CASES.keys() == RULE_TEXTS.keys()
