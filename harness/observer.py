@@ -135,10 +135,17 @@ class Observer:
             consumer.close()
 
     def describe(self, group: str) -> ConsumerGroupDescription:
-        """The group's present state and members."""
-        answers = self._admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
-        description: ConsumerGroupDescription = answers[group].result(TIMEOUT_S)
-        return description
+        """The group's present state and members; asked again while its coordinator starts."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            answers = self._admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
+            try:
+                description: ConsumerGroupDescription = answers[group].result(TIMEOUT_S)
+                return description
+            except KafkaException as error:
+                if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL_S)
 
     def kind(self, group: str) -> str:
         """The group's type by name: "CLASSIC" or "CONSUMER". Raises StopIteration if there is no such group."""
