@@ -18,7 +18,7 @@ from json.encoder import encode_basestring
 from typing import Any, Final
 
 from coordinator.effects import GroupEvent, HistoryRow
-from coordinator.groups.causes import CauseKind, counted
+from coordinator.groups.causes import CauseKind, counted, cut
 
 TOPIC: Final = "__group_events"
 SCHEMA: Final = 1
@@ -188,7 +188,7 @@ def bounded(row: HistoryRow) -> HistoryRow:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+    return cut(text, MAX_TEXT)
 
 
 def _gap_event(gap: _DroppedEvents) -> GroupEvent:
