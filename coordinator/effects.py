@@ -11,6 +11,7 @@ from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from coordinator.observed import Observed
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
@@ -260,18 +261,6 @@ class HistoryRow(NamedTuple):
 def rows_in_spite_of_refusal(rows: tuple[HistoryRow, ...]) -> tuple[HistoryRow, ...]:
     """Those that are true although the log refused the records: what a classic group did in memory."""
     return tuple(row for row in rows if not row.is_by_records)
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """What `muster observe` says of an event that it inferred from the records of another coordinator."""
-
-    evidence: str  # A slug of `muster.observe.evidence.Evidence`: what the event, and so its cause, rests on.
-    partition: int  # Of `__consumer_offsets`, and the offset of the record that showed it.
-    offset: int
-    leader_id: str | None = None
-    members: tuple[Mapping[str, str | None], ...] | None = None  # Of the generation; None: not listed.
-    missing_generations: tuple[int, int] | None = None  # The first and the last of those that are missing.
 
 
 @dataclass(slots=True)  # Not frozen: one with so many fields would take four times as long to make.

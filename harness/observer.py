@@ -10,8 +10,9 @@ import itertools
 import struct
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -34,6 +35,7 @@ POLL_S = 0.2
 # In Kafka's batch header the attributes are at byte 21 and the length is at byte 8; it counts what follows it.
 BATCH_PREFIX_BYTES = 12
 COORDINATOR_MOVES = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+Answer = TypeVar("Answer")
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -121,24 +123,21 @@ class Observer:
         """
         asked = [TopicPartition(topic, partition) for partition in range(self.partition_count(topic))]
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
-        deadline = time.monotonic() + TIMEOUT_S
         try:
-            while True:
-                try:
-                    found = consumer.committed(asked, TIMEOUT_S) if asked else []
-                    return {tp.partition: tp.offset for tp in found if tp.offset >= 0}
-                except KafkaException as error:
-                    if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline:
-                        raise
-                    time.sleep(POLL_S)
+            found = _from_coordinator(lambda: consumer.committed(asked, TIMEOUT_S)) if asked else []
+            return {tp.partition: tp.offset for tp in found if tp.offset >= 0}
         finally:
             consumer.close()
 
     def describe(self, group: str) -> ConsumerGroupDescription:
         """The group's present state and members."""
-        answers = self._admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
-        description: ConsumerGroupDescription = answers[group].result(TIMEOUT_S)
-        return description
+
+        def described() -> ConsumerGroupDescription:
+            answers = self._admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
+            description: ConsumerGroupDescription = answers[group].result(TIMEOUT_S)
+            return description
+
+        return _from_coordinator(described)
 
     def kind(self, group: str) -> str:
         """The group's type by name: "CLASSIC" or "CONSUMER". Raises StopIteration if there is no such group."""
@@ -159,6 +158,18 @@ class Observer:
             return self.describe(group).state.name
         except KafkaException:
             return "absent"
+
+
+def _from_coordinator(ask: Callable[[], Answer]) -> Answer:
+    """What `ask` returns; it is called again while the group's coordinator starts or moves."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
 
 
 def _until_end(messages: list[Message]) -> list[Message]:

@@ -167,7 +167,7 @@ def cycle() -> weakref.ref[Node]:
 def test_the_real_one_finds_cycles_and_leaves_what_lives() -> None:
     thresholds = gc.get_threshold()
     gc.set_threshold(*thresholds[:2], OFF)
-    collector = Collector(lambda *_: None, lambda: 0, lambda: True)
+    collector = Collector(lambda *_: None, lambda: 0, lambda: True, FakeTurns())
     try:
         collector.start()
         frozen = gc.get_freeze_count()

@@ -219,12 +219,13 @@ def _reason_of(members: list[str], reason: str | None, most: int) -> str:
     who = listed(members[:NAMED_WITH_REASON_MAX], len(members))
     if len(who) > most // 2 and len(members) > 1:
         who = counted(len(members), "member")
-    who = _cut(who, most // 2)
-    return f"{_cut(reason or 'none', most - len(f' ({who})'))} ({who})"
+    who = cut(who, most // 2)
+    return f"{cut(reason or 'none', most - len(f' ({who})'))} ({who})"
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "\u2026"
+def cut(text: str, most: int) -> str:
+    """Return the text; a longer one than `most` characters is cut to them and ends in "…"."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def listed(first: Sequence[str], count: int) -> str:

@@ -17,8 +17,9 @@ from dataclasses import asdict, dataclass
 from json.encoder import encode_basestring
 from typing import Any, Final
 
-from coordinator.effects import GroupEvent, HistoryRow, Observed
-from coordinator.groups.causes import CauseKind, counted
+from coordinator.effects import GroupEvent, HistoryRow
+from coordinator.groups.causes import CauseKind, counted, cut
+from coordinator.observed import Observed
 
 TOPIC: Final = "__group_events"
 SCHEMA: Final = 1
@@ -191,7 +192,7 @@ def bounded(row: HistoryRow) -> HistoryRow:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+    return cut(text, MAX_TEXT)
 
 
 def _gap_event(gap: _DroppedEvents) -> GroupEvent:

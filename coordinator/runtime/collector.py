@@ -62,7 +62,7 @@ class Collector:
         set_timer: Callable[[TimerOwner[None], None, int | None], None],
         now_ms: Callable[[], int],
         has_clients: Callable[[], bool],
-        turns: Turns | None = None,
+        turns: Turns,
         collector: Any = gc,
         allocated_blocks: Callable[[], int] = sys.getallocatedblocks,
     ) -> None:
@@ -85,8 +85,7 @@ class Collector:
         self._thresholds = self._gc.get_threshold()
         self._gc.set_threshold(YOUNG, OFF, OFF)
         self._gc.callbacks.append(self._on_collection)
-        if self._turns is not None:
-            self._turns.on_busy = self._look_at_young
+        self._turns.on_busy = self._look_at_young
         self._arm()
 
     def stop(self) -> None:
@@ -94,8 +93,7 @@ class Collector:
             self._gc.callbacks.remove(self._on_collection)
             self._gc.set_threshold(*self._thresholds)
             self._thresholds = None
-            if self._turns is not None:
-                self._turns.on_busy = None
+            self._turns.on_busy = None
 
     def _look_at_young(self) -> None:
         self._gc.collect(0)

@@ -1,9 +1,10 @@
-"""A group of one member, by hand: its requests."""
+"""Groups of one member, by hand: their requests."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -21,6 +22,17 @@ def join(member_id: str = "", group_id: str = "m") -> JoinGroupRequest:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
+
+
+def joining(member_id: str = "m", **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    """The heartbeat by which a member joins consumer group "g", with other `fields` than most."""
+    given: dict[str, Any] = {
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 60_000,
+        "subscribed_topic_names": ["orders"],
+        "topic_partitions": [],
+    } | fields
+    return ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, **given)
 
 
 def sync(joined: Any) -> SyncGroupRequest:

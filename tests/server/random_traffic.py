@@ -10,7 +10,8 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from operator import attrgetter
 from random import Random
 from typing import Any, Final
 
@@ -29,7 +30,14 @@ from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.metadata import MetadataRequest
-from tests.protocol.random_messages import NAMES, SMALL, intact_frame, random_frame
+from tests.protocol.random_messages import (
+    HEADER_BYTES,
+    NAMES,
+    SIZE_BYTES,
+    SMALL,
+    intact_frame,
+    random_frame,
+)
 
 Frame = Callable[[Random, int, int], bytes]
 
@@ -40,6 +48,12 @@ SETTINGS: Final = {
     "group.max.size": "50",
     "auto.create.topics.enable": "false",  # Damaged names would be topics; CreateTopics makes some.
 }
+COUNTS: Final[dict[int | None, tuple[type[Any], Callable[[Any], int]]]] = {
+    spec(CreateTopicsRequest).api_key: (CreateTopicsRequest, attrgetter("num_partitions")),
+    spec(CreatePartitionsRequest).api_key: (CreatePartitionsRequest, attrgetter("count")),
+}
+"""The requests that make partitions, by API key, and of how many each of their topics is to have."""
+
 WAVE: Final = 200
 PATIENCE_S: Final = 0.02
 """Without another answer, once an honest client was served behind the wave; who is parked longer is left."""
@@ -155,28 +169,17 @@ class RandomTraffic:
 
 def _partitions(frame: bytes) -> int:
     """How many one topic would have by this frame; one flipped bit can ask for 16,384, and they take 130 MB."""
-    key, version, _, client_id_bytes = struct.unpack_from(">hhih", frame, 4)
-    start = 14 + max(0, client_id_bytes)
+    key, version, _, client_id_bytes = struct.unpack_from(">hhih", frame, SIZE_BYTES)
+    if key not in COUNTS:
+        return 0
+    cls, count = COUNTS[key]
+    start = SIZE_BYTES + HEADER_BYTES + max(0, client_id_bytes)
     try:
-        if key == spec(CreateTopicsRequest).api_key:
-            return _most(
-                topic.num_partitions for topic in _decoded(CreateTopicsRequest, version, frame, start)
-            )
-        if key == spec(CreatePartitionsRequest).api_key:
-            return _most(topic.count for topic in _decoded(CreatePartitionsRequest, version, frame, start))
+        if spec(cls).is_flexible(version):
+            start = skip_tagged_fields(frame, start)
+        return max(map(count, decode(cls, version, frame, start).topics), default=0)
     except DecodeError:
-        pass  # It is refused.
-    return 0
-
-
-def _decoded(cls: type[Any], version: int, frame: bytes, start: int) -> Any:
-    if spec(cls).is_flexible(version):
-        start = skip_tagged_fields(frame, start)
-    return decode(cls, version, frame, start).topics
-
-
-def _most(counts: Iterable[int]) -> int:
-    return max(counts, default=0)
+        return 0  # It is refused.
 
 
 def _groups_left(client: WireClient) -> list[str]:

@@ -8,8 +8,9 @@ from structlog.testing import capture_logs
 from coordinator.groups.consumer.assignors import ASSIGNORS
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tests.server.joining import joining
 from tests.server.shard_world import ShardWorld
-from tests.server.test_prepared_consumers import joining, steady
+from tests.server.test_prepared_consumers import steady
 
 
 def test_a_target_that_cannot_be_computed_is_logged_and_its_shard_goes_on(

@@ -15,17 +15,9 @@ from protocol.framing import encode_request
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from storage.files import StorageError
+from tests.server.joining import joining
 from tests.server.shard_world import ShardWorld
 from tests.server.test_prepared import CLIENT_ID, apis_of
-
-
-def joining(member_id: str = "m", **fields: Any) -> ConsumerGroupHeartbeatRequest:
-    given: dict[str, Any] = {
-        "rebalance_timeout_ms": 60_000,
-        "subscribed_topic_names": ["orders"],
-        "topic_partitions": [],
-    } | fields
-    return ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=0, **given)
 
 
 def steady(epoch: int, member_id: str = "m") -> ConsumerGroupHeartbeatRequest:

@@ -18,7 +18,6 @@ from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterableConfig as Operation
@@ -28,6 +27,7 @@ from protocol.messages.incremental_alter_configs import (
 )
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.server.joining import joining
 from tests.topics.requests import produce_request
 from tests.topics.world import batch
 
@@ -79,16 +79,8 @@ def test_a_level_of_a_feature_is_shown_at_once_and_after_a_kill(daemon: MusterDa
 
 def errors_of_consumer_groups(client: WireClient) -> tuple[int, int]:
     """The errors of a join and of a description."""
-    joining = ConsumerGroupHeartbeatRequest(
-        group_id="g",
-        member_id="m",
-        member_epoch=0,
-        rebalance_timeout_ms=1_000,
-        subscribed_topic_names=["t"],
-        topic_partitions=[],
-    )
     described = client.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 1).groups[0].error_code
-    return client.ask(joining, 1).error_code, described
+    return client.ask(joining(), 1).error_code, described
 
 
 def test_without_the_feature_there_are_no_consumer_groups(daemon: MusterDaemon) -> None:

@@ -14,7 +14,6 @@ from harness.processes import wait_until
 from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -24,6 +23,7 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
+from tests.server.joining import joining
 from tests.server.test_settings_arrive import own_values, started
 
 BROKER, GROUP = 4, 32
@@ -47,14 +47,7 @@ def change(client: WireClient, kind: int, resource: str, name: str, value: str |
 
 def beat(client: WireClient, member_id: str, epoch: int = 0) -> ConsumerGroupHeartbeatResponse:
     """Send a heartbeat of a member of group "g" that says all of itself; wait while its shard is loading."""
-    request = ConsumerGroupHeartbeatRequest(
-        group_id="g",
-        member_id=member_id,
-        member_epoch=epoch,
-        rebalance_timeout_ms=60_000,
-        subscribed_topic_names=["t"],
-        topic_partitions=[],
-    )
+    request = joining(member_id, member_epoch=epoch, subscribed_topic_names=["t"])
 
     def answer() -> Any:
         answer = client.ask(request, 1)

@@ -26,7 +26,6 @@ from coordinator.runtime.shard_states import (
 )
 from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS, Asker
 from protocol.errors import ErrorCode
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -37,7 +36,7 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchReques
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.records.records import Codec
 from storage.log.log_states import RELEASED as RELEASED_LOG
-from tests.server.joining import join
+from tests.server.joining import join, joining
 from tests.server.shard_world import ShardWorld
 
 COMMIT, FETCH, JOIN, JOIN_WITH_ID, SYNC, BEAT = 8, 7, 3, 5, 4, 4  # Versions.
@@ -247,14 +246,7 @@ def test_a_text_too_long_for_a_record_is_refused_to_its_request_alone(world: Sha
 
 def test_what_the_log_refuses_of_a_consumer_group_is_not_in_its_history(world: ShardWorld) -> None:
     """The client id is in the member's record: it is no member."""
-    request = ConsumerGroupHeartbeatRequest(
-        group_id="g",
-        member_id="m",
-        member_epoch=0,
-        rebalance_timeout_ms=1_000,
-        subscribed_topic_names=["orders"],
-        topic_partitions=[],
-    )
+    request = joining()
     refused = world.answer(request, 1, client_id="x" * 40_000)
     assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert not world.history
@@ -636,15 +628,7 @@ def test_there_is_a_shard_in_the_state_that_serves_alone(world: ShardWorld) -> N
 def test_work_of_a_former_life_is_dropped() -> None:
     """The shard was loaded since it asked; who loaded it asks again for what it needs."""
     world = ShardWorld()
-    joining = ConsumerGroupHeartbeatRequest(
-        group_id="g",
-        member_id="m",
-        member_epoch=0,
-        rebalance_timeout_ms=1_000,
-        subscribed_topic_regex="o.*",
-        topic_partitions=[],
-    )
-    world.answer(joining, 1)
+    world.answer(joining(subscribed_topic_names=None, subscribed_topic_regex="o.*"), 1)
     assert len(world.queue) == 1, "the expression is matched aside"
     assert world.sliced == 1, "on the thread of works that may take long"
     world.load()
@@ -663,15 +647,7 @@ def test_what_waited_for_a_target_goes_on_one_event_at_a_time() -> None:
     world = ShardWorld()
     world.topics.grow("orders", 2_000)
     for number in range(4):
-        joining = ConsumerGroupHeartbeatRequest(
-            group_id="g",
-            member_id=f"m{number}",
-            member_epoch=0,
-            rebalance_timeout_ms=1_000,
-            subscribed_topic_names=["orders"],
-            topic_partitions=[],
-        )
-        world.ask(joining, 1)
+        world.ask(joining(f"m{number}"), 1)
     assert len(world.queue) == 1, "the target is computed aside"
     assert world.sliced == 0, "and waits behind no expression"
     shard = world.runner.shard

@@ -297,10 +297,9 @@ def leave(
 
 
 def _cause_of(member: ConsumerMember, identity: MemberIdentity, context: RequestContext) -> Cause:
-    removed = (member.member_id,)
     if identity.member_id:
-        return Cause.by(member, CauseKind.MEMBER_LEFT, None, identity.reason, removed)
-    return Cause.by(member, CauseKind.REMOVED_BY_ADMIN, admin(context), identity.reason, removed)
+        return Cause.by(member, CauseKind.MEMBER_LEFT, None, identity.reason)
+    return Cause.by(member, CauseKind.REMOVED_BY_ADMIN, admin(context), identity.reason)
 
 
 def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:

@@ -100,7 +100,7 @@ def downgrade_without(
     course = shard.soft(group.group_id).course
     course.begin_event(group)
     course.record(group, Standing(group.epoch, group.state, len(staying)), cause, at, effects)
-    _become_classic(shard, classic, at, effects)
+    _become_classic(shard, classic, course, at, effects)
     why = cause._replace(kind=CauseKind.GROUP_DOWNGRADED, detail=cause.kind.text, removed=())
     _rebalance(classic, group, course, why, at, effects)
     return True
@@ -153,7 +153,7 @@ def downgrade_with(
     _write_tombstones(group, tombstones, effects)
     course = shard.soft(group.group_id).course
     course.begin_event(group)
-    _become_classic(shard, classic, at, effects)
+    _become_classic(shard, classic, course, at, effects)
     cause = Cause.by(member, CauseKind.GROUP_DOWNGRADED, removed=(replaced.member_id,))
     if replacement.is_settled:
         came = GivenUp(member, (), course.rebalancing_ms(group.state.value, at.now_ms))
@@ -239,11 +239,15 @@ def _classic_group(
     return classic
 
 
-def _become_classic(shard: ConsumerGroups, classic: Group, at: Moment, effects: Effects) -> None:
-    """Add the classic group to the shard's, and its record to the effects; cancel the timers of the other one."""
+def _become_classic(
+    shard: ConsumerGroups, classic: Group, course: Course, at: Moment, effects: Effects
+) -> None:
+    """Add the classic group to the shard's, and its record to the effects; cancel the timers of the other one.
+
+    `course` is that of the other one.
+    """
     assignments = {each.member_id: each.assignment for each in classic.members.values()}
     effects.records.append(new_group_metadata_record(classic, assignments))
-    course = shard.soft(classic.group_id).course
     shard.forget(classic.group_id, effects)
     arm_session_timers(classic.group_id, classic.members.values(), at.now_ms, effects)
     shard.classic_groups[classic.group_id] = classic

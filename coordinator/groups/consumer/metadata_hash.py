@@ -30,9 +30,7 @@ def topic_hash(topic: TopicImage) -> int:
     parts = [_VERSION, topic.topic_id[7::-1], topic.topic_id[:7:-1], *_string(topic.name)]
     count = len(topic.racks_by_partition)
     parts.append(_INT32.pack(count))
-    if not any(
-        topic.racks_by_partition
-    ):  # As in Muster: a tenth of the time, which of many partitions is felt.
+    if not any(topic.racks_by_partition):  # As a rule, and ten times as quick.
         parts.append(Struct(f"<{count}i").pack(*range(count)))
         return _signed(xxh3_64_intdigest(b"".join(parts)))
     for partition, racks in enumerate(topic.racks_by_partition):

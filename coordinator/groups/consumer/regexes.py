@@ -13,7 +13,7 @@ from enum import Enum, unique
 from typing import Final, NamedTuple
 
 from coordinator.effects import Effects, Moment, outcome_of
-from coordinator.groups.causes import Cause, CauseKind, listed
+from coordinator.groups.causes import Cause, CauseKind, cut, listed
 from coordinator.groups.consumer.events import Standing
 from coordinator.groups.consumer.expressions import TOO_LARGE, InvalidExpression, compiled
 from coordinator.groups.consumer.group import ConsumerGroup
@@ -76,7 +76,7 @@ class ResolveRegexes:
     version: int
     wall_ms: int
     before: Mapping[str, tuple[str, ...]]  # What each matched when it was last found out.
-    keep_hash: Callable[[str], None] | None = None  # Has the hash of a topic ready for that of the group.
+    keep_hash: Callable[[str], None]  # Has the hash of a topic ready for that of the group.
 
     def run(self) -> RegexesResolved:
         """Return what each expression matches, however long that takes."""
@@ -98,8 +98,6 @@ class ResolveRegexes:
         return RegexesResolved(self.group_id, found, changes)
 
     def _keep_hashes(self, topics: Collection[str]) -> Generator[str, bool, None]:
-        if self.keep_hash is None:
-            return
         step = f"hashes of topics of group {self.group_id[:LOGGED_CHARS]}"
         for topic in topics:
             self.keep_hash(topic)
@@ -260,7 +258,7 @@ def matched_otherwise(changes: Mapping[str, MatchChange]) -> str | None:
     """Say which topics each expression gained and lost, in words; None if it is none."""
     found: list[str] = []
     for regex, (_, gained, lost) in changes.items():
-        shown = regex if len(regex) <= SHOWN_CHARS else regex[: SHOWN_CHARS - 1] + "…"
+        shown = cut(regex, SHOWN_CHARS)
         found += [f"{shown} gained {listed(gained[:CHANGES_MAX], len(gained))}"] if gained else []
         found += [f"{shown} lost {listed(lost[:CHANGES_MAX], len(lost))}"] if lost else []
     return listed(found[:CHANGES_MAX], len(found)) if found else None

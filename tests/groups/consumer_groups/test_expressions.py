@@ -191,7 +191,8 @@ TOPICS = ("orders", "orders-2", "invoices")
 
 
 def a_run(*regexes: str) -> ResolveRegexes:
-    return ResolveRegexes("g", regexes, TOPICS, 7, 1_000, {"ord.*": ("former",), TOO_LONG: ("former",)})
+    before = {"ord.*": ("former",), TOO_LONG: ("former",)}
+    return ResolveRegexes("g", regexes, TOPICS, 7, 1_000, before, lambda topic: None)
 
 
 def test_an_expression_that_is_given_up_matches_what_it_did_and_the_next_is_looked_at() -> None:

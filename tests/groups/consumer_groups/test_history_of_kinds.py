@@ -8,7 +8,6 @@ import pytest
 
 from coordinator.effects import GroupEvent
 from muster.spark.events.aggregators import MemberAggregator
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.groups.consumer import Consumer
 from tests.groups.consumer_groups.new_member import NewMember, settle
@@ -180,13 +179,19 @@ def test_an_epoch_that_the_log_refuses_is_no_event_and_the_next_one_counts_from_
     assert (driver.last_event().cause, driver.last_event().phase_ms) == ("member_joined", {"Stable": 3_000})
 
 
-def test_a_rebalance_goes_on_as_it_was_where_the_log_refuses_an_epoch(driver: Driver) -> None:
-    """A member that is refused does not end a rebalance, nor does it begin another."""
+def amid_a_rebalance(driver: Driver) -> tuple[NewMember, NewMember]:
+    """Two members, for the second of which the first is to give something up; it came two seconds ago."""
     first, second = NewMember(driver, "a"), NewMember(driver, "b")
     first.beat()
     driver.advance(1_000)
     second.beat()
     driver.advance(2_000)
+    return first, second
+
+
+def test_a_rebalance_goes_on_as_it_was_where_the_log_refuses_an_epoch(driver: Driver) -> None:
+    """A member that is refused does not end a rebalance, nor does it begin another."""
+    first, second = amid_a_rebalance(driver)
     with driver.refusing_records():
         first.leave()
         NewMember(driver, "c").send()
@@ -219,11 +224,7 @@ def test_an_upgrade_that_the_log_refuses_is_no_event(driver: Driver) -> None:
 
 def last_of_a_rebalance(driver: Driver, refused: Callable[[NewMember], object]) -> GroupEvent:
     """The end of the rebalance in which `a` gives to `b`, and in whose midst the log refuses something."""
-    first, second = NewMember(driver, "a"), NewMember(driver, "b")
-    first.beat()
-    driver.advance(1_000)
-    second.beat()
-    driver.advance(2_000)
+    first, second = amid_a_rebalance(driver)
     first.own(), first.own()
     driver.advance(3_000)
     with driver.refusing_records():
@@ -276,16 +277,9 @@ def test_a_group_without_members_whose_end_the_log_refuses_has_no_event_of_it(dr
     settle(member)
     member.leave()
     before = len(driver.history)
-    joining = JoinGroupRequest(
-        group_id="g",
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-    )
+    joining = Consumer(driver, "c", version=3)
     with driver.refusing_records():
-        driver.send(joining, 3, "c")
+        joining.send_join()
     assert "group_downgraded" not in [each.cause for each in driver.history[before:]]
-    driver.send(joining, 3, "c")
+    joining.send_join()
     assert "group_downgraded" in [each.cause for each in driver.history[before:]]

@@ -26,11 +26,17 @@ def steady_of(driver: Driver, member: NewMember, **fields: Any) -> SteadyHeartbe
     return driver.shard.prepare_steady(request)
 
 
-def test_a_steady_heartbeat_is_answered_as_any_other_and_keeps_the_member_alive(driver: Driver) -> None:
-    member = NewMember(driver, "m")
+def settled(driver: Driver, **joins: Any) -> tuple[NewMember, SteadyHeartbeat]:
+    """A member that has all that it is to have, alone in its group, and its steady heartbeat."""
+    member = NewMember(driver, "m", **joins)
     settle(member)
     steady = steady_of(driver, member)
     assert steady is not None
+    return member, steady
+
+
+def test_a_steady_heartbeat_is_answered_as_any_other_and_keeps_the_member_alive(driver: Driver) -> None:
+    member, steady = settled(driver)
     for _ in range(4):
         driver.advance(30_000)
         assert steady.beat(driver.now_ms)
@@ -89,10 +95,7 @@ def test_a_steady_heartbeat_holds_until_anything_of_it_changes(driver: Driver) -
 
 
 def test_a_shorter_session_takes_a_timer_and_so_no_steady_heartbeat(driver: Driver) -> None:
-    member = NewMember(driver, "m")
-    settle(member)
-    steady = steady_of(driver, member)
-    assert steady is not None
+    member, steady = settled(driver)
     assert steady.holds(driver.now_ms)
     driver.consumer_settings.override("g", GroupOverrides(session_timeout_ms=44_000))
     assert not steady.holds(driver.now_ms)
@@ -103,10 +106,7 @@ def test_a_shorter_session_takes_a_timer_and_so_no_steady_heartbeat(driver: Driv
 
 def test_a_heartbeat_is_not_steady_while_a_target_of_its_group_is_computed(driver: Driver) -> None:
     """It has to wait behind the request that asked for it, even if the topics need no look."""
-    member = NewMember(driver, "m")
-    settle(member)
-    steady = steady_of(driver, member)
-    assert steady is not None
+    _, steady = settled(driver)
     driver.consumer_settings.most_weight = 0
     token = NewMember(driver, "other").send()
     assert not driver.answered(token)
@@ -118,10 +118,7 @@ def test_a_heartbeat_is_not_steady_while_a_target_of_its_group_is_computed(drive
 
 def test_a_session_that_is_over_is_no_longer_moved_although_no_record_says_so_yet(driver: Driver) -> None:
     """The removal of its member may fail to be stored; its timer has fired, and nobody would look again."""
-    member = NewMember(driver, "m")
-    settle(member)
-    steady = steady_of(driver, member)
-    assert steady is not None
+    _, steady = settled(driver)
     assert steady.beat(driver.now_ms)
     effects = Effects()
     soft = driver.shard._state.consumers.soft("g")
@@ -134,10 +131,7 @@ def test_a_session_that_is_over_is_no_longer_moved_although_no_record_says_so_ye
 
 def test_a_static_member_that_left_for_now_has_no_steady_heartbeat(driver: Driver) -> None:
     """It is a member still, in epoch -2, and the group is where it was: an old heartbeat keeps no session."""
-    member = NewMember(driver, "m", instance_id="i")
-    settle(member)
-    steady = steady_of(driver, member)
-    assert steady is not None
+    member, steady = settled(driver, instance_id="i")
     assert steady.beat(driver.now_ms)
     assert member.beat(member_epoch=-2, instance_id="i").member_epoch == -2
     assert not steady.beat(driver.now_ms)
