@@ -21,14 +21,19 @@ from coordinator.data.fetch_sessions import FetchSessions
 from coordinator.data.markers import Markers
 from coordinator.data.producer_ids import ProducerIds
 from coordinator.effects import HistoryRow
-from coordinator.groups.consumer.classic_checks import MigrationPolicy
-from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings, GroupOverrides
-from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.consumer.shard_groups import GroupOverrides
 from coordinator.groups.partitioning import partition_for
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.history.events import History
 from coordinator.history.topic import history_topic_config
 from coordinator.history.writer import HistoryWriter
+from coordinator.part_settings import (
+    consumer_group_settings,
+    group_settings,
+    shown_configs,
+    topic_settings,
+    transaction_settings,
+)
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.collector import Collector
 from coordinator.runtime.group_runner import GroupRunner
@@ -50,10 +55,9 @@ from coordinator.server.group_apis import GroupApis
 from coordinator.server.server import BindError, Server
 from coordinator.server.topic_apis import topic_handlers
 from coordinator.server.transaction_apis import TransactionApis
-from coordinator.settings.group_kinds import CONSUMER, assignor_names
-from coordinator.settings.model import Settings, option_name
+from coordinator.settings.group_kinds import CONSUMER
+from coordinator.settings.model import Settings
 from coordinator.shard.shard import Shard
-from coordinator.topics.broker_configs import BrokerConfig, broker_config, with_kafka_options
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import overrides_of
 from coordinator.topics.feature_levels import FeatureLevels
@@ -66,7 +70,7 @@ from coordinator.topics.settings import TopicSettings
 from coordinator.topics.store import TopicStore
 from coordinator.topics.workers import ThreadWorkers
 from coordinator.transactions.shard import TransactionShard
-from coordinator.transactions.transaction_settings import TransactionDeps, TransactionSettings
+from coordinator.transactions.transaction_settings import TransactionDeps
 from coordinator.upkeep.cleaner import Cleaner
 from coordinator.upkeep.internal_topics import COUNT_OPTION, InternalTopics
 from coordinator.upkeep.local_shards import LocalShards
@@ -85,15 +89,6 @@ CLOSING_THREADS = 8
 """Threads that close logs at a stop: each waits for the syncs of one, of which a disk takes several at once."""
 LAST_ANSWERS_S = 1.0
 """Longest time for which a stop waits for clients to read their last answers; most do at once."""
-CONVERTED_SETTINGS = frozenset(
-    {
-        *("cordoned_log_dirs", "log_cleanup_policy", "log_flush_interval_ms", "log_retention_ms"),
-        *("log_roll_jitter_ms", "log_roll_ms"),
-    }
-)
-"""Settings that `topic_settings` converts, rather than copies, for the data plane."""
-HIDDEN_SETTINGS = frozenset({"producer_id_expiration_check_interval_ms"})
-"""Settings that Kafka accepts, but that DescribeConfigs does not show."""
 
 
 class StartupError(Exception):
@@ -396,55 +391,3 @@ def _report_journal(error: BaseException) -> None:
     """Log what kept the journal's thread from its work; nothing is lost, as the journal stays as it was."""
     trace = None if isinstance(error, StorageError) else error
     log.error("the journal cannot be cleared, tried again later", error=str(error), exc_info=trace)
-
-
-def group_settings(settings: Settings) -> GroupSettings:
-    """Return the settings of the group coordinator."""
-    return GroupSettings(**{name: getattr(settings, name) for name in GroupSettings.__dataclass_fields__})
-
-
-def consumer_group_settings(settings: Settings) -> ConsumerGroupSettings:
-    """Return the settings of consumer groups, which the core knows without `group.consumer`."""
-    return ConsumerGroupSettings(
-        session_timeout_ms=settings.group_consumer_session_timeout_ms,
-        heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
-        assignment_interval_ms=settings.group_consumer_assignment_interval_ms,
-        max_size=settings.group_consumer_max_size,
-        regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
-        assignors=assignor_names(settings.group_consumer_assignors),
-        migration_policy=MigrationPolicy(settings.group_consumer_migration_policy),
-        classic_max_size=settings.group_max_size,
-    )
-
-
-def transaction_settings(settings: Settings) -> TransactionSettings:
-    """Return the settings of the transaction coordinator; its largest record is derived from two size limits."""
-    own = TransactionSettings.__dataclass_fields__.keys() & Settings.model_fields.keys()
-    most_bytes = min(settings.message_max_bytes, settings.transaction_state_log_segment_bytes)
-    return TransactionSettings(**{name: getattr(settings, name) for name in own}, max_record_bytes=most_bytes)
-
-
-def topic_settings(settings: Settings, cluster_id: str) -> TopicSettings:
-    """Return the settings of the data plane; those that Muster does not offer keep Kafka's defaults."""
-    own = TopicSettings.__dataclass_fields__.keys() & Settings.model_fields.keys()
-    return TopicSettings(
-        **{name: getattr(settings, name) for name in own - CONVERTED_SETTINGS},
-        cluster_id=cluster_id,
-        rack=settings.broker_rack,
-        cordoned_log_dirs=",".join(settings.cordoned_log_dirs),
-        log_cleanup_policy=",".join(settings.log_cleanup_policy),
-        log_flush_interval_ms=settings.flush_interval_ms,
-        log_retention_ms=settings.retention_ms,
-        log_roll_ms=settings.roll_ms,
-        log_roll_jitter_ms=settings.roll_jitter_ms,
-    )
-
-
-def shown_configs(settings: Settings) -> tuple[BrokerConfig, ...]:
-    """Return every setting as DescribeConfigs of the broker shows it."""
-    own = [
-        broker_config(option_name(name), getattr(settings, name), field.default)
-        for name, field in Settings.model_fields.items()
-        if name not in HIDDEN_SETTINGS
-    ]
-    return with_kafka_options(own, settings.node_id)

@@ -77,6 +77,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.groups.causes",
         "coordinator.topics",
         "coordinator.effects",
+        "coordinator.observed",
         "protocol",
     ),
     "coordinator/upkeep": (
@@ -116,6 +117,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.groups.consumer.expressions",  # What is valid is what the daemon compiles.
         "coordinator.groups.consumer.states",
         "coordinator.history.events",
+        "coordinator.observed",
         "protocol",
     ),
     # It makes the daemon's events of what it infers from records, which are those of any coordinator.
@@ -130,6 +132,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.groups.record_schemas",
         "coordinator.history.events",
         "coordinator.history.topic",
+        "coordinator.observed",
         "protocol",
     ),
     # It reads the daemon's files, so it shares what gives them meaning; nothing of what runs the daemon.

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.daemon import consumer_group_settings, shown_configs, topic_settings
 from coordinator.groups.consumer.assignors import ASSIGNORS
+from coordinator.part_settings import consumer_group_settings, shown_configs, topic_settings
 from coordinator.server.memory_pool import FRAME_MS, STALLED_MS
 from coordinator.settings import group_kinds
 from coordinator.settings.kafka_names import IGNORED, RETIRED

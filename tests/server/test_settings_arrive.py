@@ -17,10 +17,11 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from coordinator.daemon import Daemon, open_directory, transaction_settings
+from coordinator.daemon import Daemon, open_directory
 from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
+from coordinator.part_settings import transaction_settings
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.server.creation_rate import CreationRate
 from coordinator.server.find_coordinator import FindCoordinator
