@@ -11,7 +11,6 @@ from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from coordinator.observed import Observed
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
@@ -263,6 +262,18 @@ def rows_in_spite_of_refusal(rows: tuple[HistoryRow, ...]) -> tuple[HistoryRow, 
     return tuple(row for row in rows if not row.is_by_records)
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What `muster observe` says of an event that it inferred from the records of another coordinator."""
+
+    evidence: str  # A slug of `muster.observe.evidence.Evidence`: what the event, and so its cause, rests on.
+    partition: int  # Of `__consumer_offsets`, and the offset of the record that showed it.
+    offset: int
+    leader_id: str | None = None
+    members: tuple[Mapping[str, str | None], ...] | None = None  # Of the generation; None: not listed.
+    missing_generations: tuple[int, int] | None = None  # The first and the last of those that are missing.
+
+
 @dataclass(slots=True)  # Not frozen: one with so many fields would take four times as long to make.
 class GroupEvent:
     """One line of a group's history, for people: what changed, why, and by which member or client."""
@@ -397,6 +408,7 @@ class Effects:
 
 def combine(results: Iterable[Result]) -> Result:
     """Return one result that asks for all of `results`, in order; at most one may have a `then`."""
+    parts = tuple(results)
     records: list[Appendable] = []
     replies: list[Reply] = []
     timers: list[SetTimer] = []
@@ -406,8 +418,7 @@ def combine(results: Iterable[Result]) -> Result:
     thens: list[object] = []
     producers: set[ProducerAndEpoch | None] = set()
     background: list[Work] = []
-    atomic = True
-    for part in results:
+    for part in parts:
         if part.records:
             records += part.records
             producers.add(part.producer)
@@ -419,7 +430,6 @@ def combine(results: Iterable[Result]) -> Result:
         background += part.background
         thens += () if part.then is None else (part.then,)
         assert part.marker is None, "a marker is the only effect of its event"
-        atomic = atomic and part.atomic
     assert len(producers) <= 1, "a batch is of one producer"
     assert len(thens) <= 1, "one event waits for one append"
     return Result(
@@ -430,7 +440,7 @@ def combine(results: Iterable[Result]) -> Result:
         thens[0] if thens else None,
         tuple(superseded),
         tuple(markers),
-        atomic,
+        all(part.atomic for part in parts),
         producers.pop() if producers else None,
         None,
         tuple(background),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.effects import GroupEvent, HistoryRow
+from coordinator.effects import GroupEvent, HistoryRow, Observed
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.history.events import (
     MAX_EVENTS,
@@ -27,7 +27,6 @@ from coordinator.history.events import (
     encode_event,
     worded,
 )
-from coordinator.observed import Observed
 
 EVENT = GroupEvent(
     group_id="billing",

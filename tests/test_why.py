@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.effects import GroupEvent
-from coordinator.observed import Observed
+from coordinator.effects import GroupEvent, Observed
 from muster.groups.descriptions import CLASSIC, CONSUMER, GroupDescription, MemberDescription
 from muster.groups.rebalance_views import rebalance_views
 from muster.groups.why.answers import Answer, Question, answer

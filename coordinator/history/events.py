@@ -17,9 +17,8 @@ from dataclasses import asdict, dataclass
 from json.encoder import encode_basestring
 from typing import Any, Final
 
-from coordinator.effects import GroupEvent, HistoryRow
+from coordinator.effects import GroupEvent, HistoryRow, Observed
 from coordinator.groups.causes import CauseKind, counted, cut
-from coordinator.observed import Observed
 
 TOPIC: Final = "__group_events"
 SCHEMA: Final = 1

@@ -13,10 +13,9 @@ from dataclasses import replace
 from types import NoneType
 from typing import Any, Final
 
-from coordinator.effects import GroupEvent
+from coordinator.effects import GroupEvent, Observed
 from coordinator.groups.causes import RENAMED_SLUGS, current_slug
 from coordinator.history.events import HistoryError, decode_event
-from coordinator.observed import Observed
 
 WALL_MS_MAX: Final = 253_402_300_799_999  # The end of the year 9999, the last in Parquet's readers.
 _INT_MAX: Final = (1 << 31) - 1

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from enum import Enum, unique
 from typing import Any, Final, NamedTuple
 
-from coordinator.effects import GroupEvent, HistoryRow
+from coordinator.effects import GroupEvent, HistoryRow, Observed
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.states import DEAD
 from coordinator.history.events import bounded, worded
-from coordinator.observed import Observed
 from muster.groups.event_records import WALL_MS_MAX
 
 REMOVED_IDS_MAX: Final = 10
