@@ -69,7 +69,7 @@ def test_the_health_check_is_a_command_of_ours_that_ends(services: dict[str, Any
     assert (how, program) == ("CMD", "muster")
     command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
     assert command.__name__ == "list_command"
-    assert bound.arguments["bootstrap"] == "127.0.0.1:19092"
+    assert bound.arguments["connection"].bootstrap == "127.0.0.1:19092"
 
 
 def test_spark_runs_in_a_profile_and_waits_for_a_healthy_daemon_and_its_workers(
