@@ -27,6 +27,7 @@ from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.history.events import History
 from coordinator.history.topic import history_topic_config
 from coordinator.history.writer import HistoryWriter
+from coordinator.metrics.metrics import Metrics
 from coordinator.part_settings import (
     consumer_group_settings,
     group_settings,
@@ -174,6 +175,7 @@ class Daemon:
             probe_disk_space=lambda: probe_disk_space(files, directory.path),
             turn=self._turn,
         )
+        self.metrics = Metrics(self.runtime)
         self._placement = Placement(self._own_node())
         self._shards = LocalShards(self.runtime, self._placement)
         self.registry = self._open_registry(directory, files)
