@@ -82,6 +82,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator/history": (
         "coordinator.history",
         "coordinator.groups.causes",
+        "coordinator.groups.classic.states",
+        "coordinator.groups.consumer.states",
         "coordinator.topics",
         "coordinator.effects",
         "protocol",
@@ -138,6 +140,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.groups.consumer.expressions",  # What is valid is what the daemon compiles.
         "coordinator.groups.consumer.states",
         "coordinator.history.events",
+        "coordinator.history.rebalances",
         "protocol",
     ),
     # It makes the daemon's events of what it infers from records, which are those of any coordinator.
@@ -179,6 +182,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.groups.consumer.record_schemas",
         "coordinator.groups.consumer.states",
         "coordinator.history.events",
+        "coordinator.history.rebalances",
     ),
     # It writes a log directory as a daemon leaves it, and has the daemon's own core make what is in it.
     "tools/simulate": (

@@ -40,7 +40,7 @@ class Metrics:
             yield f'muster_groups{{protocol="{protocol}",state="{state}"}} {count}\n'.encode()
 
     def figures(self, group_id: str) -> GroupFigures | None:
-        """Return one group's figures; None if there is no such group. Costs about a look-up per member and offset."""
+        """Return one group's figures; None if there is no such group. Costs a look-up per member and offset."""
         shard = self._runtime.runner_for(group_id).shard
         if shard is None or (group_id not in shard.groups and group_id not in shard.consumer_groups):
             return None
