@@ -265,7 +265,7 @@ class Daemon:
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
-        apis = api_table(handlers, groups.prepare(), self._features)
+        apis = api_table(handlers, groups.prepare(), self._features, groups.counts)
         return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
 
     def _features(self) -> FeatureLevels:
