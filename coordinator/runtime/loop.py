@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import structlog
 
-from coordinator.effects import HistoryRow, MarkersWanted, RequestContext
+from coordinator.effects import Event, HistoryRow, MarkersWanted, Records, RequestContext
 from coordinator.groups.partitioning import partition_for
 from coordinator.purgatory.delayed import K, OwnedTimers, Purgatory, TimerOwner
 from coordinator.purgatory.timing_wheel import TimingWheel
@@ -70,6 +70,10 @@ class Runtime:
         """
         self._clock, self._flusher = clock, flusher
         self.record_history = record_history
+        self.commits: dict[str, int] = {}
+        """Offsets that prepared commits stored, by group; for whoever counts them to take."""
+        self.count_records: Callable[[Event, Records], None] = ignore_records
+        """Called with the records that an event wrote, but for those of prepared commits; set by who counts."""
         self._loop = loop or asyncio.get_running_loop()
         self._dirty: dict[ShardRunner[Any], None] = {}  # In order, so that a run can be repeated.
         self._gathered_weight = 0  # Of the commits that the shards have gathered in this turn.
@@ -299,6 +303,10 @@ class Runtime:
         self._end_turn()
         self._flusher.close()
         self._loader.stop()
+
+
+def ignore_records(event: Event, records: Records) -> None:
+    """Nobody counts."""
 
 
 def _refuse_markers(wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]) -> None:
