@@ -32,6 +32,7 @@ from coordinator.runtime.shard_states import ELSEWHERE
 from coordinator.runtime.slices import Slices, cpu_ms
 from coordinator.runtime.turn_share import TurnShare, unlimited
 from storage.flusher import Flusher
+from storage.latencies import Latencies
 from storage.log.durable_log import LogHost
 
 log = structlog.get_logger("muster.runtime")
@@ -111,6 +112,11 @@ class Runtime:
     def transaction_runner_for(self, transactional_id: str) -> ShardRunner[Any]:
         """Return the runner of the shard that owns `transactional_id`."""
         return self.transaction_runners[partition_for(transactional_id, len(self.transaction_runners))]
+
+    @property
+    def load_latencies(self) -> Latencies:
+        """How long each load of a shard took."""
+        return self._loader.latencies
 
     # The turn.
 

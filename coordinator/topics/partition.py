@@ -60,6 +60,7 @@ class Partition:
     """One partition of a topic; every method runs on the event-loop thread."""
 
     __slots__ = (
+        "__weakref__",
         "_is_encoding",
         "_marker_end",
         "_markers_from",
