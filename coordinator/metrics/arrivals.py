@@ -1,8 +1,8 @@
 """When records arrived: a point a second for each partition that grows, in memory.
 
-A point says that the record at its offset arrived at its time; those up to the next point count as arrived then, so
-a lag in time is at most a second too long. All partitions together have a bound: where a partition has more than
-its share, every other one of its older points goes, and what lay between counts as arrived with the one before.
+A point says that the record at its offset arrived at its time; those up to the next point count as arrived then,
+so a lag in time is at most a second too long. All partitions together have a bound: where a partition has more
+than its share, every other one of its older points goes, and what lay between counts as arrived before.
 Nothing here reads a record.
 """
 
@@ -86,7 +86,7 @@ class Arrivals:
             track.thin()
 
     def waited_ms(self, partition: Partition, offset: int) -> int | None:
-        """For how long the record at `offset` is there; 0 if there are only markers from it on. None: not known."""
+        """For how long the record at `offset` is there; 0 if only markers follow from it on. None: not known."""
         if offset >= partition.data_end:
             return 0
         track = self._tracks.get(partition)

@@ -131,8 +131,8 @@ GROUPS: Final = _families(
     ("muster_group_rebalance_seconds_total", "counter", "group phase", "Time lost to those, by phase."),
     ("muster_group_last_rebalance_timestamp_seconds", "gauge", "group", "When the last one ended, since 1970."),
     ("muster_group_commits_total", "counter", "group", "Offsets that the group committed."),
-    ("muster_group_heartbeat_margin_ratio", "gauge", "group", "The least share of its session that a member had left "
-     "when it was heard, in the last 5 minutes: 0.9 is well, at 0.1 the next pause expires it."),
+    ("muster_group_heartbeat_margin_ratio", "gauge", "group", "The least share of its session that a member had "
+     "left when it was heard, in the last 5 minutes: 0.9 is well, at 0.1 the next pause expires it."),
     ("muster_group_unassigned_partitions", "gauge", "group", "Partitions subscribed to that no member has."),
     ("muster_group_lag", "gauge", "group topic", "Records behind, over partitions with a committed offset."),
     ("muster_group_lag_seconds", "gauge", "group topic", "Since when the first unread record is there, worst "
@@ -156,14 +156,14 @@ KAFKA_EXPORTER: Final = _families(
      "at Topic for all partitions"),
     ("kafka_consumergroup_lag", "gauge", "consumergroup topic partition", "Current Approximate Lag of a "
      "ConsumerGroup at Topic/Partition"),
-    ("kafka_consumergroup_lag_sum", "gauge", "consumergroup topic", "Current Approximate Lag of a ConsumerGroup at "
-     "Topic for all partitions"),
+    ("kafka_consumergroup_lag_sum", "gauge", "consumergroup topic", "Current Approximate Lag of a ConsumerGroup "
+     "at Topic for all partitions"),
 )  # fmt: skip
 """Under the names of danielqsj/kafka_exporter, if they are asked for."""
 
 KMINION: Final = _families(
-    ("kminion_kafka_consumer_group_info", "gauge", "group_id protocol protocol_type state coordinator_id", "1 if the "
-     "group is in the stable state, otherwise 0."),
+    ("kminion_kafka_consumer_group_info", "gauge", "group_id protocol protocol_type state coordinator_id", "1 if "
+     "the group is in the stable state, otherwise 0."),
     ("kminion_kafka_consumer_group_members", "gauge", "group_id", "The number of members in the consumer group"),
     ("kminion_kafka_consumer_group_topic_lag", "gauge", "group_id topic_name", "The number of messages a consumer "
      "group is lagging behind across all partitions in a topic"),

@@ -5,12 +5,10 @@ Members, generation and state are read of the living groups. Series of partition
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from coordinator.history.rebalances import Rebalance
 from coordinator.metrics.families import GROUPS, OTHER
 from coordinator.metrics.group_walk import Foremost, GroupWalk
 from coordinator.metrics.living_groups import LivingGroup, living_group, unassigned_partitions
@@ -43,20 +41,6 @@ class Row(NamedTuple):
     unassigned: int | None
 
 
-class OtherCounts:
-    """What groups did while they had no series of their own: their counts only grow, whoever comes and goes."""
-
-    def __init__(self) -> None:
-        self.by_cause: Counter[str] = Counter()
-        self.join_ms = self.sync_ms = 0
-
-    def add(self, ended: Rebalance, cause: str) -> None:
-        """Count a rebalance that has ended."""
-        self.by_cause[cause] += 1
-        self.join_ms += ended.join_ms
-        self.sync_ms += ended.sync_ms
-
-
 class GroupSeries:
     """Makes the lines."""
 
@@ -64,7 +48,6 @@ class GroupSeries:
         self, runtime: Runtime, registry: TopicRegistry, counts: RebalanceCounts, walk: GroupWalk
     ) -> None:
         self._runtime, self._registry, self._counts, self._walk = runtime, registry, counts, walk
-        self.others = OtherCounts()
         self._unassigned: dict[str, tuple[object, int | None]] = {}
 
     def rows(self) -> Iterator[Row | None]:
@@ -106,7 +89,7 @@ class GroupSeries:
 
     def _lines_of_others(self, name: str) -> Iterator[str]:
         """Yield the line of all other groups, where there are any, or were while they did something."""
-        summed, others = self._walk.found.others, self.others
+        summed, others = self._walk.found.others, self._walk.others
         group = f'{name}{{group="{OTHER}"'
         match name:
             case "muster_group_members" if summed.groups:
@@ -117,8 +100,8 @@ class GroupSeries:
             case "muster_group_rebalance_seconds_total" if others.by_cause:
                 yield f'{group},phase="join"}} {number(others.join_ms / 1000)}\n'
                 yield f'{group},phase="sync"}} {number(others.sync_ms / 1000)}\n'
-            case "muster_group_commits_total" if self._walk.commits_of_others:
-                yield f"{group}}} {self._walk.commits_of_others}\n"
+            case "muster_group_commits_total" if others.commits:
+                yield f"{group}}} {others.commits}\n"
             case "muster_group_lag" if summed.groups:
                 yield f'{group},topic="{OTHER}"}} {summed.records}\n'
             case "muster_group_lag_seconds" if summed.seconds is not None:

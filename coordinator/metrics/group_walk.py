@@ -1,10 +1,10 @@
 """Walks all groups, again and again, and sums what a scrape then only reads: their lag, and which are foremost.
 
-A walk begins every 15 s, or less often where the groups are so many that it would take more than a few hundredths of
-the CPU. It is done in slices of a millisecond, one in a turn of the loop, so a million offsets hold nobody up. Of all
-groups the lag is kept; series of their own, with topics, have `groups_max`: those that are furthest behind, and of
-the others those that were active last. What the rest has is summed. A group that is gone, or is Empty and has done
-nothing for an hour, has none. Knows no text format.
+A walk begins every 15 s, or less often where the groups are so many that it would take more than a few hundredths
+of the CPU. It is done in slices of a millisecond, one in a turn of the loop, so a million offsets hold nobody up.
+Of all groups the lag is kept; series of their own, with topics, have `groups_max`: those that are furthest behind,
+and of the others those that were active last. What the rest has is summed. A group that is gone, or is Empty and
+has done nothing for an hour, has none. Knows no text format.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from coordinator.metrics.figures import TopicLag
 from coordinator.metrics.lag import LagMeter
 from coordinator.metrics.lag_history import LagHistories
 from coordinator.metrics.living_groups import EMPTY, LivingGroup, group_ids, living_group
+from coordinator.metrics.other_counts import OtherCounts
 from coordinator.metrics.rebalance_log import LOW_MARGIN
 from coordinator.purgatory.delayed import TimerOwner
 from coordinator.runtime.group_runner import GroupRunner
@@ -81,7 +82,7 @@ class Foremost(NamedTuple):
 
 @dataclass(slots=True)
 class Others:
-    """What all groups without series of their own have, summed; the counts are of what they did since the start."""
+    """What all groups without series of their own have now, summed."""
 
     groups: int = 0
     members: int = 0
@@ -118,7 +119,7 @@ class GroupWalk:
         self.found = Walked()
         self.histories = LagHistories()
         self.commits: dict[str, int] = {}  # Offsets that each group has committed.
-        self.commits_of_others = 0
+        self.others = OtherCounts()
         self.committed = 0  # Offsets of all groups, as far as they are taken.
         self.active_ms: dict[str, int] = {}  # When a group last committed or rebalanced, monotonic.
         self.late_ms = 0  # How late the last timer fired.
@@ -175,6 +176,8 @@ class GroupWalk:
                 yield
         walk.groups = {each.group_id: each for each in heap}
         yield from self._forget_gone(walk)
+        for _ in self.others.settle(walk.groups):
+            yield
         self._meter.forget_ends()
         self.found = walk
         now_ms = self._host.wall_ms()
@@ -212,8 +215,7 @@ class GroupWalk:
             self.committed += count
             self.commits[group_id] = self.commits.get(group_id, 0) + count
             self.active_ms[group_id] = self._host.now_ms()
-            if group_id not in self.found.groups:
-                self.commits_of_others += count
+            self.others.add_commits(group_id, count)
 
     def _margin(self, shard: Shard, group_id: str) -> float | None:
         margin = min(shard.margins(group_id).values(), default=None)

@@ -1,4 +1,4 @@
-"""The lag of groups over the last hour, a point for each walk, and where it is going. Bounded in groups and points."""
+"""The lag of groups over the last hour, a point for each walk, and its trend. Bounded in groups and points."""
 
 from __future__ import annotations
 

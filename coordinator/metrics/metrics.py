@@ -6,8 +6,8 @@ of the history, and what takes long is summed by a walk over all groups. Nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
 from coordinator.effects import CoordinatorRecord, Event, Records, TimerFired
 from coordinator.groups.record_schemas import OffsetCommitKey
@@ -103,8 +103,7 @@ class Metrics:
     def _on_ended(self, ended: Rebalance, counts: GroupCounts) -> None:
         self._log.on_ended(ended, counts)
         self.walk.active_ms[ended.group_id] = self._runtime.now_ms()
-        if ended.group_id not in self.walk.found.groups:
-            self._groups.others.add(ended, counts.last_cause or "")
+        self.walk.others.add_rebalance(ended, counts.last_cause or "")
 
     # What is shown.
 

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from coordinator.metrics.families import KAFKA_EXPORTER, KMINION, PARTITIONS, Family
 from coordinator.metrics.group_series import Row, chunks
 from coordinator.metrics.lag import LagMeter
-from coordinator.metrics.rebalance_counts import CONSUMER
 from coordinator.metrics.text import label_value, number
 
 ALL: Final = "all"
@@ -163,4 +162,5 @@ def _line(family: Family, row: PartitionRow | TopicRow, value: float | None) -> 
     if value is None:
         return ""
     texts = zip(family.labels, row[: len(family.labels)], strict=True)
-    return f"{family.name}{{{','.join([f'{name}="{text}"' for name, text in texts])}}} {number(value)}\n"
+    labels = ",".join([f'{name}="{text}"' for name, text in texts])
+    return f"{family.name}{{{labels}}} {number(value)}\n"

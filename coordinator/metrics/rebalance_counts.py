@@ -1,8 +1,8 @@
 """Counts rebalances, joins and expiries from the events of the history, as they are written to the topic.
 
-Rebalances are found by `RebalanceFold`, as `why`, `muster groups history` and the Spark jobs find them, from the same
-events in the same order: so all count the same. Counts are since the daemon started. A group that was removed takes
-its own counts with it; the totals keep them. Knows no text format.
+Rebalances are found by `RebalanceFold`, as `why`, `muster groups history` and the Spark jobs find them, from the
+same events in the same order: so all count the same. Counts are since the daemon started. A group that was removed
+takes its own counts with it; the totals keep them. Knows no text format.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class GroupCounts:
         return cause
 
     def takes_storm(self) -> bool:
-        """Whether the group's last rebalances are a storm that is to be reported now; then not again for a while."""
+        """Whether the group's last rebalances are a storm to be reported now; then not again for a while."""
         if len(self._ends_ms) < STORM_REBALANCES:
             return False
         first, last = self._ends_ms[0], self._ends_ms[-1]

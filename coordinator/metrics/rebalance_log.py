@@ -1,6 +1,6 @@
 """The log line of each rebalance that has ended, and the warnings of storms and of members that were nearly lost.
 
-Their fields are named as those of `__group_events` are. At a bounded rate: a storm of groups ends thousands of them.
+Their fields are named as those of `__group_events` are. At a bounded rate: a storm ends thousands of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which groups may have series of their own, by expressions that an operator sets. RE2: an id cannot make it slow."""
+"""Which groups may have series of their own, by expressions that an operator sets, which no id makes slow: RE2."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ Type = Literal["counter", "gauge", "histogram"]
 Labels = Sequence[tuple[str, str]]
 
 MAX_LABEL_CHARS: Final = 256
-"""A group id may have 32 KB, and stands in some 20 lines: a longer value is cut, and ends in a hash of all of it."""
+"""A group id may have 32 KB, and is in some 20 lines: a longer value is cut, and ends in a hash of all of it."""
 
 _HASH_CHARS: Final = 16
 
