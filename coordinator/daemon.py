@@ -155,7 +155,6 @@ class Daemon:
         self._settings = settings
         self._group_settings = group_settings(settings)
         self._consumer_settings = consumer_group_settings(settings)
-        self._transaction_settings = transaction_settings(settings)
         self._clock = Clock()
         self._flusher = Flusher(settings.muster_flush_threads, post)
         self._history_flusher = Flusher(1, post)  # No commit waits for the history's disk, which may hang.

@@ -251,16 +251,13 @@ class Partition:
         self.durable_log.owner.stage()  # Records that a shard has gathered take the offsets before this batch.
         base_offset = self.durable_log.append(data, self._services.wall_ms())
         if batch.is_control:
-            self._note_marker(base_offset)
+            if base_offset != self._marker_end:
+                self._markers_from = base_offset
+            self._marker_end = base_offset + 1
         if batch.is_transactional:
             self.verifications.end(batch.producer_id)
         self.durable_log.flush()
         return base_offset
-
-    def _note_marker(self, offset: int) -> None:
-        if offset != self._marker_end:
-            self._markers_from = offset
-        self._marker_end = offset + 1
 
     @property
     def data_end(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,7 @@ from protocol.messages.offset_delete import (
 )
 from protocol.messages.shared import TopicPartitions
 from tests.metrics.world import asked, running, samples, text_of, value, walk
-from tests.server.asking import TOPIC, commit, make_topic, produce
+from tests.server.asking import TOPIC, commit, fetch, make_topic, produce
 from tests.server.joining import beat, join, leave, sync
 
 BEATS, COMMITS, RECORDS = 30, 20, 5
@@ -71,6 +70,12 @@ def live(client: WireClient) -> int:
     kept.generation_id_or_member_epoch = 99
     assert client.ask(kept, 8).topics[0].partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
     return BEATS
+
+
+def loaded(client: WireClient) -> None:
+    """Ask until the group's shard answers."""
+    while client.ask(fetch("m"), 8).groups[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        pass
 
 
 async def scraped(daemon: Daemon) -> str:
@@ -222,8 +227,7 @@ async def test_counters_begin_anew_with_the_daemon_and_gauges_do_not(tmp_path: P
     async with running(tmp_path) as daemon:
         await asked(daemon, live)
     async with running(tmp_path) as daemon:
-        while daemon.runtime.runner_for("m").shard is None:
-            await asyncio.sleep(0)  # noqa: ASYNC110  # It is loaded on a thread, which tells nobody.
+        await asked(daemon, loaded)
         found = samples(await scraped(daemon))
         assert value(found, "muster_offset_commits_total") == 0
         assert value(found, "muster_requests_total", api="Heartbeat") == 0

@@ -70,6 +70,7 @@ GIVEN: Final[dict[str, Any]] = {
     "muster_flush_threads": 6,
     "muster_history_events_per_group": 77,
     "muster_log_level": "warning",
+    "muster_metrics_groups_max": 55,
     "muster_metrics_groups_include": "in.*",
     "muster_metrics_groups_exclude": ".*out",
     "muster_metrics_partitions": "lagging",
