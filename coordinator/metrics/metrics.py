@@ -167,7 +167,7 @@ class Metrics:
 
     def lag_records(self, group_id: str) -> int | None:
         """Return a group's lag in records, as last summed: a look-up, to sort all groups by. None: not known."""
-        known = self.walk.found.lags.get(group_id)
+        known = self.walk.lags.get(group_id)
         return None if known is None else known.records
 
     def lag_history(self, group_id: str, minutes: int) -> LagHistory:
