@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from coordinator.settings import group_kinds
+from coordinator.settings.http_listeners import HTTP_DEFAULT, HttpListeners
 from coordinator.settings.listeners import ListenerConfig, parse_listeners
 from coordinator.settings.plugins import without_plugins
 from coordinator.settings.rules import ConflictsError, conflicts
@@ -361,6 +362,7 @@ class Settings(BaseModel):
     muster_history_topic_retention_bytes: LongCountOrNone = Field(
         104_857_600, description="Size of a partition of __group_events; -1: without a limit."
     )
+    muster_http_listeners: HttpListeners = Field((HTTP_DEFAULT,), description="Where HTTP is served.")
     muster_turn_log_ms: Count = Field(
         100, description="A turn of the event loop that takes so long, of CPU or by the clock, is logged."
     )
