@@ -27,6 +27,7 @@ from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.history.events import History
 from coordinator.history.topic import history_topic_config
 from coordinator.history.writer import HistoryWriter
+from coordinator.metrics.metrics import Metrics
 from coordinator.part_settings import (
     consumer_group_settings,
     group_settings,
@@ -174,6 +175,7 @@ class Daemon:
             probe_disk_space=lambda: probe_disk_space(files, directory.path),
             turn=self._turn,
         )
+        self.metrics = Metrics(self.runtime)
         self._placement = Placement(self._own_node())
         self._shards = LocalShards(self.runtime, self._placement)
         self.registry = self._open_registry(directory, files)
@@ -263,7 +265,7 @@ class Daemon:
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
-        apis = api_table(handlers, groups.prepare(), self._features)
+        apis = api_table(handlers, groups.prepare(), self._features, groups.counts)
         return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
 
     def _features(self) -> FeatureLevels:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sized
 from struct import Struct
+from time import perf_counter
 from typing import Any, cast
 
 import structlog
@@ -134,6 +135,7 @@ class Connection(AnsweringConnection):
         ):
             # The hot path: one whole prepared request and nothing else, next in the order. Inlined for speed.
             self.last_request_ms = now_ms
+            encoded.count.sent += 1
             answer = encoded.before + data[8:12] + encoded.after
             if turn.cheap_left > 0 or turn.has_cheap():
                 turn.cheap_left -= 1
@@ -279,6 +281,8 @@ class Connection(AnsweringConnection):
     def _decode(self, api: Api, pending: Pending, data: Frames, body: int, stop: int) -> None:
         """Decode the request in `data[body:stop]` and call its handler; close the connection if that fails."""
         version = pending.api_version
+        if api.counts.latencies is not None:
+            pending.received_s = perf_counter()
         if takes_long(api, stop - body):
             AsideDecoder(self, api, pending, self._pool).begin(self._host.readers, data, body, stop)
             return

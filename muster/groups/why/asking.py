@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator.history.events import TOPIC
+from coordinator.history.rebalances import REBALANCING
 from muster.cluster import Cluster, ClusterError
 from muster.groups.admin import partitions_of
 from muster.groups.descriptions import DEAD, GroupDescription, describe_members
 from muster.groups.history import NO_HISTORY, GroupHistory, read_history
-from muster.groups.rebalances import REBALANCING
 from muster.groups.why.answers import Answer, Question, answer
 from muster.groups.why.words import name
 

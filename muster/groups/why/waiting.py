@@ -14,8 +14,8 @@ from typing import Final
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
+from coordinator.history.rebalances import ASSIGNING, JOINING, LAST_PHASES, REBALANCING, SYNCING
 from muster.groups.descriptions import CONSUMER, LEFT_FOR_NOW, GroupDescription, MemberDescription
-from muster.groups.rebalances import ASSIGNING, JOINING, LAST_PHASES, REBALANCING, SYNCING
 from muster.groups.why.words import clock, member_name, name, names, span
 from protocol.topic_partition import TopicPartition
 
