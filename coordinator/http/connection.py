@@ -1,4 +1,4 @@
-"""One client's connection: heads are parsed by h11, a handler's steps make the answer, one request after the other.
+"""One client's connection: h11 parses heads, a handler's steps make the answer, one request after the other.
 
 Whatever the peer can make grow is bounded: the head and the body (`heads`), what waits to be sent, the time for
 each. While a request is answered nothing more is read, so a peer that sends requests without end is held up by its
@@ -13,10 +13,10 @@ from typing import Any, Final, Protocol, cast
 import h11
 import structlog
 
-from coordinator.http.exchange import JSON, PROBLEM, HttpProblem, Request, Steps, split_target
+from coordinator.http.exchange import JSON, PROBLEM, HttpProblem, Request, Steps
 from coordinator.http.heads import HeadBuffer, body_length, response, stream_head
 from coordinator.http.parts import encoded
-from coordinator.http.work import Work, WorkHost
+from coordinator.http.work import StepQueue, Work
 
 log = structlog.get_logger("muster.http")
 
@@ -51,9 +51,11 @@ class Stream(Protocol):
         """The connection is gone."""
 
 
-class HttpHost(WorkHost, Protocol):
+class HttpHost(Protocol):
     """The server, as its connections see it."""
 
+    @property
+    def steps(self) -> StepQueue: ...
     def now_ms(self) -> int: ...
     def handle(self, request: Request, connection: Connection) -> tuple[Steps, str] | Stream:
         """Begin to answer. Raises HttpProblem."""
@@ -145,7 +147,10 @@ class Connection(asyncio.Protocol):
                 self._refuse(HttpProblem(error.error_status_hint, f"This is no request: {error}."))
 
     def _next_request(self) -> Request | None:
-        """Return the next request if it is whole. Raises HttpProblem or RemoteProtocolError, behind which nothing is read."""
+        """Return the next request if it is whole.
+
+        Raises HttpProblem or RemoteProtocolError; behind that nothing is read.
+        """
         if self._request is None:
             head = self._received.take_head()
             if head is None:
@@ -163,11 +168,13 @@ class Connection(asyncio.Protocol):
             pass  # The body, which means nothing.
         request, self._request = self._request, None
         headers = {name.decode("ascii"): value.decode("latin-1") for name, value in request.headers}
-        path, query = split_target(request.target)
-        return Request(request.method.decode("ascii"), path, query, headers)
+        return Request(request.method.decode("ascii"), request.target, headers)
 
     def _begin(self, request: Request) -> None:
-        begun = self.host.handle(request, self)
+        try:
+            begun = self.host.handle(request, self)
+        except HttpProblem as problem:
+            begun = _refused(problem), JSON
         if isinstance(begun, tuple):
             steps, media_type = begun
             self._answer = Answer(self, steps, request.method == "HEAD", media_type)
@@ -191,7 +198,9 @@ class Connection(asyncio.Protocol):
         self._answer = None
         if self._transport is None:
             return
-        is_over = self.is_last or self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE
+        is_over = (
+            self.is_last or self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE
+        )
         if is_over:
             self._end()
             return
@@ -223,7 +232,7 @@ class Connection(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _end(self) -> None:
-        """Send what was written, then the end; drop what still comes, and close when the peer does, or after a while."""
+        """Send what was written, then the end; drop what still comes, and close when the peer does, or soon."""
         if self._transport is None:
             return
         self._lingers = True
@@ -276,7 +285,7 @@ class Answer(Work):
     """One answer under way: sends what its handler's steps yield and return."""
 
     def __init__(self, connection: Connection, steps: Steps, is_head: bool, media_type: str) -> None:
-        super().__init__(connection.host, steps)
+        super().__init__(connection.host.steps, steps)
         self._connection = connection
         self._is_head = is_head
         self._media_type = media_type
@@ -326,7 +335,7 @@ class Answer(Work):
         self._connection.on_answered()
 
     def on_failed(self, error: Exception) -> None:
-        """Send a problem; after a head that says 200, cut the answer off, so that the peer sees that it is not whole."""
+        """Send a problem; after a head that says 200, cut the answer off: the peer sees that it is not whole."""
         if not isinstance(error, HttpProblem):  # A bug of ours, or the disk's; the daemon goes on.
             log.error("an HTTP request failed", exc_info=error)
             error = HttpProblem(500, "This failed; the daemon's log says why.")
@@ -351,3 +360,9 @@ class Answer(Work):
 
 def _no_steps() -> Steps:
     yield from ()
+
+
+def _refused(problem: HttpProblem) -> Steps:
+    """Refuse a request in a step of its own: a peer may send thousands at once."""
+    yield None
+    raise problem

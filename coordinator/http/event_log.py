@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -65,7 +66,7 @@ class Frames:
         return b"".join([frame.data for frame in self.frames if frame.key in (key, GAP_KEY)])
 
 
-Reading = Generator[None | Aside, Any, Frames]
+Reading = Generator[Aside | None, Any, Frames]
 """Yields None now and then, and what is to be done on a thread; is sent the outcome of that."""
 
 Piece = tuple[Batch, bytes]
@@ -112,7 +113,7 @@ class EventReader:
             return None
         return frame_of(record)
 
-    def _read_more(self) -> Generator[None | Aside, Any, bool]:
+    def _read_more(self) -> Generator[Aside | None, Any, bool]:
         """Take the next batches; return False at the end of the log."""
         log = self._partition.log
         if self.offset == log.written_offset:
@@ -135,10 +136,8 @@ class EventReader:
 
     def _records_of(self, pieces: list[Piece]) -> Iterator[Record]:
         for batch, payload in pieces:
-            try:
+            with suppress(CorruptBatch):  # It is a client's: what can be read of it was.
                 yield from iter_payload(payload, batch)
-            except CorruptBatch:
-                pass  # It is a client's, or was not whole: what can be read of it was.
             self.offset = max(self.offset, batch.last_offset + 1)
 
 
@@ -190,4 +189,3 @@ def gap_frame(first: int, last: int, why: str, event_id: int | None = None) -> b
 def beat_frame(offset: int) -> bytes:
     """Return a sign of life, with the id of the last event that was looked at: no client dispatches it."""
     return b": beat\nid: %d\n\n" % offset
-

@@ -15,8 +15,8 @@ import structlog
 
 from coordinator.http.connection import Connection, Stream
 from coordinator.http.event_log import FRAMES_BYTES, EventReader, Frame, Frames, beat_frame, gap_frame
-from coordinator.http.exchange import HttpProblem, Request, Steps
-from coordinator.http.sources import Sources
+from coordinator.http.exchange import HttpProblem, Question, Steps
+from coordinator.topics.partition import Partition
 from storage.files import StorageError
 from storage.log.log_reader import OffsetOutOfRange
 
@@ -44,7 +44,7 @@ INT64_MAX: Final = (1 << 63) - 1
 
 
 class Client:
-    """One stream: its connection, the group that it asks for, and the offset of the next event that it is to be sent."""
+    """One stream: its connection, the group that it asks for, and the offset of the next event for it."""
 
     def __init__(self, streams: EventStreams, connection: Connection, key: bytes | None, offset: int) -> None:
         self._streams = streams
@@ -75,8 +75,8 @@ class Client:
 class EventStreams:
     """All streams. Event-loop thread only."""
 
-    def __init__(self, sources: Sources, run: Callable[[Steps], None], now_ms: Callable[[], int]) -> None:
-        self._partition = sources.events
+    def __init__(self, partition: Partition, run: Callable[[Steps], None], now_ms: Callable[[], int]) -> None:
+        self._partition = partition
         self._run = run  # Does steps, beside those of requests.
         self._now_ms = now_ms
         self._clients: dict[Client, None] = {}
@@ -90,12 +90,15 @@ class EventStreams:
 
     # Clients come and go.
 
-    def open(self, request: Request, connection: Connection) -> Stream:
-        """Begin a stream. Raises HttpProblem: a start that is no offset, or too many clients."""
-        start = self._start(request)
+    def open(self, question: Question, last_id: str, connection: Connection) -> Stream:
+        """Begin a stream, behind the event with `last_id` if that is given.
+
+        Raises HttpProblem: a start that is no offset, or too many clients.
+        """
+        start = self._start(question, last_id)
         if len(self._clients) >= CLIENTS_MAX:
             raise HttpProblem(503, f"There are {CLIENTS_MAX} streams already.", {"Retry-After": "5"})
-        group = request.query.get("group")
+        group = question.query.get("group")
         if self._reader is None:
             self._begin_to_read()
         assert self._reader is not None, "it was begun"
@@ -104,12 +107,11 @@ class EventStreams:
         self._clients[client] = None
         return client
 
-    def _start(self, request: Request) -> int:
+    def _start(self, question: Question, last_id: str) -> int:
         """The offset of the first event that is asked for. Raises HttpProblem."""
-        last_id = request.headers.get("last-event-id", "")
         if last_id:
             return _offset(last_id, "The Last-Event-ID") + 1
-        text = request.query.get("from", "latest")
+        text = question.query.get("from", "latest")
         if text == "latest":
             return self._partition.log.written_offset
         return 0 if text == "earliest" else _offset(text, "The parameter from")
@@ -162,6 +164,8 @@ class EventStreams:
                 client.connection.abort()
         finally:
             self._is_reading = False
+            if reader is not self._reader:  # Others have come meanwhile, with a reader of their own.
+                self._on_advanced()
 
     def _keep(self, frames: Frames) -> None:
         """Keep the newest events; from here on they are what a client has to have to be up to date."""

@@ -1,6 +1,6 @@
 """A request as handlers see it, and what they answer with: steps, parts of a body, or a problem.
 
-A handler is a function of a `Request` that returns `Steps`: a generator of at most STEP_MS of work between two
+A handler is a function of a `Question` that returns `Steps`: a generator of at most STEP_MS of work between two
 yields. It yields None to let others have the loop, bytes to send them as a part of the body, or an `Aside` to have
 work done on a thread. What it returns is sent as JSON. Nothing here knows a socket.
 """
@@ -26,11 +26,11 @@ class Aside:
     work: Callable[[], Any]
 
 
-Steps: TypeAlias = Generator[None | bytes | Aside, Any, Any]
+Steps: TypeAlias = Generator[bytes | Aside | None, Any, Any]
 
 
 class HttpProblem(Exception):
-    """A request that is answered with an error (RFC 9457): its status, one sentence, further headers and fields."""
+    """A request that is answered with an error (RFC 9457): status, a sentence, further headers and fields."""
 
     def __init__(
         self, status: int, detail: str, headers: Mapping[str, str] | None = None, **fields: Any
@@ -48,12 +48,18 @@ class HttpProblem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request: method, path and the parameters of its query, decoded; names of headers are in lower case."""
+    """A request as it came; names of headers are in lower case."""
 
     method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
+    target: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a path is asked: the parameters of the query, decoded."""
+
+    query: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, name: str, default: str | None = None) -> str:
         """Return a parameter as it is; "" is a value. Raises HttpProblem if it is missing and has no default."""
@@ -80,7 +86,7 @@ class Request:
 class Route:
     """What a path answers: `handler`, or, if it is the stream of events, no handler."""
 
-    handler: Callable[[Request], Steps] | None
+    handler: Callable[[Question], Steps] | None
     parameters: frozenset[str] = frozenset()
     media_type: str = JSON
 

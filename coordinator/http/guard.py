@@ -1,8 +1,8 @@
 """Which requests a browser may have been talked into by another site's page, and so are refused.
 
 Loopback is no protection from a web page: a name of the page's own may be made to point here (DNS rebinding), and
-then the page reads what it is answered. Such a request has that name in its Host. A page of another site says so in
-Origin. An address in figures was looked up nowhere, so it cannot be such a name.
+then the page reads what it is answered. Such a request has that name in its Host. A page of another site says
+so in Origin. An address in figures was looked up nowhere, so it cannot be such a name.
 """
 
 from __future__ import annotations

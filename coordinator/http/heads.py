@@ -71,9 +71,7 @@ class HeadBuffer:
             self._looked_at = 0
 
     def _end_of_head(self) -> int | None:
-        found = [
-            at + len(end) for end in _ENDS if (at := self._data.find(end, self._looked_at)) >= 0
-        ]
+        found = [at + len(end) for end in _ENDS if (at := self._data.find(end, self._looked_at)) >= 0]
         return min(found, default=None)
 
 
@@ -84,7 +82,9 @@ def body_length(request: h11.Request) -> int:
         raise HttpProblem(411, "A body whose length is not said is not taken.")
     length = int(headers.get(b"content-length", b"0"))
     if length > BODY_BYTES:
-        raise HttpProblem(413, f"A body of more than {BODY_BYTES} bytes is not taken; none means anything here.")
+        raise HttpProblem(
+            413, f"A body of more than {BODY_BYTES} bytes is not taken; none means anything here."
+        )
     return length
 
 
@@ -105,7 +105,7 @@ def response(
 
 
 def stream_head(media_type: str) -> bytes:
-    """Return the head of a stream, whose body ends with the connection: so its bytes are the same for all clients."""
+    """Return the head of a stream. Its body ends with the connection: so its bytes are the same for all."""
     lines = [
         "HTTP/1.1 200 OK",
         f"Date: {http_date(time.time())}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from coordinator.http.exchange import HttpProblem, Request, Steps
+from coordinator.http.exchange import HttpProblem, Question, Steps
 from coordinator.runtime.loop import Runtime
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.shard_states import ACTIVE, ELSEWHERE, LOADING
@@ -25,7 +25,7 @@ class Health:
         self._runtime = runtime
         self._now_ms = now_ms
 
-    def live(self, request: Request) -> Steps:
+    def live(self, question: Question) -> Steps:
         """Whether the next turn of the loop comes within LATE_MS; if none comes, nothing answers."""
         asked_ms = self._now_ms()
         return self._live(asked_ms)
@@ -37,12 +37,12 @@ class Health:
             raise HttpProblem(503, f"The event loop took {late_ms} ms for a turn.")
         return {"status": "live"}
 
-    def ready(self, request: Request) -> Steps:
+    def ready(self, question: Question) -> Steps:
         """Whether every shard is loaded and can be written; with `group`, whether that group's shard is."""
         yield None
         runners: list[tuple[str, ShardRunner[Any]]]
-        if "group" in request.query:
-            runners = [("shard", self._runtime.runner_for(request.query["group"]))]
+        if "group" in question.query:
+            runners = [("shard", self._runtime.runner_for(question.query["group"]))]
         else:
             runners = [("shard", each) for each in self._runtime.runners]
             runners += [("transaction shard", each) for each in self._runtime.transaction_runners]

@@ -12,14 +12,15 @@ ITEMS_AT_ONCE: Final = 20
 
 
 def encoded(value: Any) -> bytes:
-    """Return `value` as JSON. Lone surrogates, which clients' texts may have, are escaped as all that is not ASCII."""
+    """Return `value` as JSON in ASCII: nothing that a client chose, such as bidi marks, stands as it is."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def in_parts(fields: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield the parts of a JSON object. A value that is an iterator is a list, of which some items are encoded at a time.
+    """Yield the parts of a JSON object.
 
-    An item that is None is none: it stands for a pause in making the next one.
+    A value that is an iterator is a list, of which some items are encoded at a time. An item that is None is none:
+    it stands for a pause in making the next one.
     """
     opening = b"{"
     for name, value in fields.items():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
@@ -17,11 +16,9 @@ import structlog
 from coordinator.http.connection import Connection, Stream
 from coordinator.http.exchange import HttpProblem, Request, Steps
 from coordinator.http.work import StepQueue
-from coordinator.runtime.turn_share import TurnShare
 from coordinator.server.acceptor import Acceptor, bind
 from coordinator.server.descriptors import Descriptors
 from coordinator.settings.http_listeners import HttpListener
-from coordinator.topics.workers import Workers
 
 log = structlog.get_logger("muster.http")
 
@@ -56,18 +53,15 @@ class HttpServer:
     def __init__(
         self,
         site: Site,
+        steps: StepQueue,
         now_ms: Callable[[], int],
         set_timer: Callable[[Any, Any, int | None], None],
-        readers: Workers,
-        turn: TurnShare,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._site = site
-        self.now_ms, self.now_ns = now_ms, time.monotonic_ns
+        self.steps = steps
+        self.now_ms = now_ms
         self._set_timer = set_timer
-        self.aside = readers.submit
-        self._steps = StepQueue(self._loop.call_soon, turn.is_over)
-        self.add_step = self._steps.add
         self._acceptor = Acceptor(Descriptors.of_process())
         self._connections: set[Connection] = set()
         self._opening: set[asyncio.Task[None]] = set()
@@ -152,9 +146,9 @@ class HttpServer:
     # The end.
 
     def stop(self) -> None:
-        """Accept no more, and close all connections: clients of a stream go on where they were, with the next daemon."""
+        """Accept no more, and close all connections: clients of a stream go on where they were, later."""
         self._acceptor.close()
-        self._steps.stop()
+        self.steps.stop()
         for connection in list(self._connections):
             connection.close()
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator.data.broker import Broker
 from coordinator.effects import GroupEvent
-from coordinator.history.events import History
+from coordinator.history.writer import HistoryWriter
+from coordinator.metrics.metrics import Metrics
 from coordinator.runtime.loop import Runtime
 from coordinator.server.server import Server
 from coordinator.settings.model import Settings
-from coordinator.topics.partition import Partition
 
 Explain = Callable[[str, Sequence[GroupEvent], int], dict[str, Any]]
 """Words for a group's events, as of a time in ms since 1970; composed by the face of the product."""
@@ -26,8 +26,6 @@ class Sources:
     runtime: Runtime
     broker: Broker
     server: Server
-    history: History
-    events: Partition
-    """The partition of `__group_events` that the daemon writes."""
+    history: HistoryWriter
+    metrics: Metrics
     explain: Explain | None = None
-    metrics: Callable[[], Iterator[bytes]] | None = None

@@ -6,9 +6,10 @@ take turns.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
@@ -17,15 +18,22 @@ from coordinator.http.exchange import STEP_MS, Aside, Steps
 log = structlog.get_logger("muster.http")
 
 PATIENCE_TURNS: Final = 5
-"""Used up turns in a row without a step; then one is done, or a storm would starve the probe that asks about it."""
+"""Used up turns in a row without a step; then one is done, or a storm would starve the probe that asks of it."""
 
 
 class StepQueue:
-    """Steps that wait for their turn. Event-loop thread only."""
+    """Steps that wait for their turn, and threads for what waits for the disk. Event-loop thread only."""
 
     def __init__(
-        self, call_soon: Callable[[Callable[[], None]], object], is_turn_over: Callable[[], bool]
+        self,
+        call_soon: Callable[[Callable[[], None]], object],
+        is_turn_over: Callable[[], bool],
+        aside: Callable[[Callable[[], Any], Callable[[Any], None]], None],
+        now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
+        """`aside(work, done)` does work on a thread, and calls `done` with its future on the loop."""
+        self.aside = aside
+        self.now_ns = now_ns
         self._call_soon = call_soon
         self._is_turn_over = is_turn_over
         self._waiting: deque[Callable[[], bool]] = deque()
@@ -56,36 +64,32 @@ class StepQueue:
         if self._is_scheduled:
             self._call_soon(self._do_one)
 
+    def run(self, steps: Steps) -> None:
+        """Do steps that are nobody's answer."""
+        Work(self, steps).begin()
+
     def stop(self) -> None:
         """Do no more steps: the loop is about to stop."""
         self._is_stopped = True
         self._waiting.clear()
 
 
-class WorkHost(Protocol):
-    """Where steps are done, and threads for what waits."""
-
-    def add_step(self, step: Callable[[], bool]) -> None: ...
-    def aside(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None: ...
-    def now_ns(self) -> int: ...
-
-
 class Work:
     """Steps under way: what they yield and return goes to the methods that are to be overridden."""
 
-    def __init__(self, host: WorkHost, steps: Steps) -> None:
-        self._host = host
+    def __init__(self, queue: StepQueue, steps: Steps) -> None:
+        self._queue = queue
         self._steps: Steps | None = steps
         self._outcome: Any = None
         self._error: BaseException | None = None
 
     def begin(self) -> None:
         """Begin with the next turn."""
-        self._host.add_step(self.step)
+        self._queue.add(self.step)
 
     def step(self) -> bool:
         """Do a step; return whether there is more to do now."""
-        end_ns = self._host.now_ns() + STEP_MS * 500_000  # Half, since the last of it may be as long.
+        end_ns = self._queue.now_ns() + STEP_MS * 500_000  # Half, since the last of it may be as long.
         while self._steps is not None:
             try:
                 yielded = self._next()
@@ -98,15 +102,15 @@ class Work:
                 self.on_failed(error)
                 return False
             if isinstance(yielded, Aside):
-                self._host.aside(yielded.work, self._on_aside)
+                self._queue.aside(yielded.work, self._on_aside)
                 return False
             if yielded and not self.on_part(yielded):
                 return False
-            if self._host.now_ns() >= end_ns:
+            if self._queue.now_ns() >= end_ns:
                 return True
         return False
 
-    def _next(self) -> None | bytes | Aside:
+    def _next(self) -> bytes | Aside | None:
         assert self._steps is not None, "it is under way"
         outcome, error = self._outcome, self._error
         self._outcome = self._error = None
@@ -117,7 +121,7 @@ class Work:
             return
         self._error = done.exception()
         self._outcome = None if self._error is not None else done.result()
-        self._host.add_step(self.step)
+        self._queue.add(self.step)
 
     @property
     def is_under_way(self) -> bool:
@@ -139,5 +143,3 @@ class Work:
     def on_failed(self, error: Exception) -> None:
         """Take what the steps raised."""
         log.error("work for HTTP failed", exc_info=error)
-
-

@@ -8,6 +8,7 @@ from typing import Annotated, Final, TypeAlias
 
 from coordinator.settings.types import Words
 
+OPTION: Final = "muster.http.listeners"
 HTTP_DEFAULT: Final = "http://127.0.0.1:9640"
 
 _ENDPOINT: Final = re.compile(
