@@ -155,6 +155,11 @@ def _group_setting(
     )
 
 
+def node_configs(broker: Broker) -> list[DescribeConfigsResourceResult]:
+    """Return all settings of this node, without the values of secret ones."""
+    return _broker_configs(broker, str(broker.settings.node_id))
+
+
 def _broker_configs(broker: Broker, name: str) -> list[DescribeConfigsResourceResult]:
     settings = broker.registry.settings
     if name == WHOLE_CLUSTER:

@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from coordinator.http import cluster_pages, group_list
+from coordinator.http.cluster_pages import ClusterPages
 from coordinator.http.connection import Connection, Stream
 from coordinator.http.event_streams import EventStreams
 from coordinator.http.exchange import HttpProblem, Question, Request, Route, Steps, split_target
+from coordinator.http.group_list import GroupList
+from coordinator.http.group_pages import GroupPages
 from coordinator.http.guard import Guard
 from coordinator.http.health import Health
 from coordinator.http.sources import Sources
@@ -62,10 +66,21 @@ def _nothing() -> Steps:
 
 def _routes(sources: Sources) -> dict[str, Route]:
     health = Health(sources.runtime, sources.runtime.now_ms)
+    groups, group = GroupList(sources.runtime, sources.metrics), GroupPages(sources)
+    cluster = ClusterPages(sources)
     return {
         "/livez": Route(health.live),
         "/readyz": Route(health.ready, frozenset({"group"})),
         "/metrics": Route(lambda _: _exposition(sources), media_type=CONTENT_TYPE),
+        "/api/v1/groups": Route(groups.answer, group_list.PARAMETERS),
+        "/api/v1/group": Route(group.group, frozenset({"id"})),
+        "/api/v1/group/why": Route(group.why, frozenset({"id"})),
+        "/api/v1/group/rebalances": Route(group.rebalances, frozenset({"id", "from", "limit"})),
+        "/api/v1/group/lag": Route(group.lag, frozenset({"id", "minutes"})),
+        "/api/v1/topics": Route(cluster.topics, cluster_pages.TOPIC),
+        "/api/v1/transactions": Route(cluster.transactions, cluster_pages.TRANSACTIONS),
+        "/api/v1/clients": Route(cluster.clients, cluster_pages.CLIENTS),
+        "/api/v1/settings": Route(cluster.settings, frozenset({"q"})),
         EVENTS: Route(None, frozenset({"group", "from"})),
     }
 

@@ -1,4 +1,4 @@
-"""The listeners of HTTP, in `muster.http.listeners`: `http://host:port` each. Nothing is bound or resolved here."""
+"""The listeners of HTTP in `muster.http.listeners`, `http://host:port` each. Nothing is bound or resolved here."""
 
 from __future__ import annotations
 
