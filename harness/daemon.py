@@ -24,7 +24,7 @@ ANY_HTTP = {"muster.http.listeners": "http://127.0.0.1:0"}
 
 
 def has_http(tree: Path) -> bool:
-    """Whether the Muster in this tree knows of HTTP: benches run older ones too, which refuse what they do not know."""
+    """Whether the Muster in this tree knows of HTTP: benches run older ones, which refuse unknown settings."""
     return (tree / "coordinator" / "http").is_dir()
 
 

@@ -77,6 +77,7 @@ class Connection(asyncio.Protocol):
         self._answer: Answer | None = None  # Under way.
         self.stream: Stream | None = None
         self.is_blocked = False  # The peer does not read.
+        self.is_of_api = False  # It has asked for something else than a stream.
         self.is_last = False  # No request after this one is answered.
         self._lingers = False
         self.deadline_ms = 0  # When it is closed, unless something happens.

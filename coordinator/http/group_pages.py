@@ -81,8 +81,13 @@ class GroupPages:
         members = tuple(group.members.values())
         margins = {} if figures is None else figures.margins
         return {
-            "group": row.group_id, "type": row.type, "state": row.state, "since_ms": since,
-            "generation": row.generation, "protocol": row.protocol, "leader": group.leader,
+            "group": row.group_id,
+            "type": row.type,
+            "state": row.state,
+            "since_ms": since,
+            "generation": row.generation,
+            "protocol": row.protocol,
+            "leader": group.leader,
             **_figures(figures),
             **_waiting(classic_waited.waiting_of(group, now_ms)),
             "member_count": len(members),
@@ -99,8 +104,13 @@ class GroupPages:
         margins = {} if figures is None else figures.margins
         members = tuple(group.members.values())
         return {
-            "group": row.group_id, "type": row.type, "state": row.state, "since_ms": since,
-            "generation": row.generation, "protocol": row.protocol, "leader": None,
+            "group": row.group_id,
+            "type": row.type,
+            "state": row.state,
+            "since_ms": since,
+            "generation": row.generation,
+            "protocol": row.protocol,
+            "leader": None,
             **_figures(figures),
             **_waiting(consumer_waited.waiting_of(shard.consumers, group, now_ms)),
             "member_count": len(members),
@@ -200,7 +210,9 @@ def _figures(figures: GroupFigures | None) -> dict[str, Any]:
     lag = figures.lag
     return {
         "lag": {
-            "records": lag.records, "seconds": lag.seconds, "trend": lag.trend,
+            "records": lag.records,
+            "seconds": lag.seconds,
+            "trend": lag.trend,
             "topics": {
                 topic: {"records": each.records, "seconds": each.seconds, "partitions": each.partitions}
                 for topic, each in lag.topics.items()

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from coordinator.http.connection import Connection, Stream
+from coordinator.http.event_streams import CLIENTS_MAX as STREAMS_MAX
 from coordinator.http.exchange import HttpProblem, Request, Steps
 from coordinator.http.work import StepQueue
 from coordinator.server.acceptor import Acceptor, bind
@@ -22,8 +23,11 @@ from coordinator.settings.http_listeners import HttpListener
 
 log = structlog.get_logger("muster.http")
 
-CONNECTIONS_MAX: Final = 32
-"""Connections of all listeners that are no streams. One more takes the place of one that is between requests."""
+API_MAX: Final = 32
+"""Connections of all listeners that ask for more than a stream. One more takes the place of an idle one."""
+
+CONNECTIONS_MAX: Final = API_MAX + STREAMS_MAX
+"""All connections: what a new one will ask for is not known yet."""
 
 REFUSED_MAX: Final = 16
 """Surplus connections that are answered, and not yet closed; those beyond are closed without a word."""
@@ -104,21 +108,27 @@ class HttpServer:
     # What connections call.
 
     def handle(self, request: Request, connection: Connection) -> tuple[Steps, str] | Stream:
-        return self._site.handle(request, connection)
+        """Begin to answer. Raises HttpProblem."""
+        begun = self._site.handle(request, connection)
+        if isinstance(begun, tuple) and not connection.is_of_api:
+            others = [each for each in self._connections if each.is_of_api]
+            if len(others) >= API_MAX and not _make_room(others):
+                connection.is_last = True
+                raise HttpProblem(
+                    503, f"There are {API_MAX} connections, none of them idle.", {"Retry-After": "1"}
+                )
+            connection.is_of_api = True
+        return begun
 
     def on_connected(self, connection: Connection) -> None:
-        """Count a connection; one too many takes the place of one between requests, or is refused."""
-        plain = [each for each in self._connections if each.stream is None]
+        """Count a connection; one too many takes the place of one that asks for nothing, or is refused."""
+        others = tuple(self._connections)
         self._connections.add(connection)
         self._tick_soon()
-        if len(plain) < CONNECTIONS_MAX:
+        if len(others) < CONNECTIONS_MAX or _make_room(others):
             return
-        idle = min((each for each in plain if each.is_idle), key=lambda each: each.deadline_ms, default=None)
-        if idle is not None:
-            idle.close()
-        elif len(plain) < CONNECTIONS_MAX + REFUSED_MAX:
-            detail = f"There are {CONNECTIONS_MAX} connections, none of them idle."
-            connection.refuse_surplus(HttpProblem(503, detail, {"Retry-After": "1"}))
+        if len(others) < CONNECTIONS_MAX + REFUSED_MAX:
+            connection.refuse_surplus(_too_many(CONNECTIONS_MAX))
         else:
             connection.abort()
 
@@ -151,6 +161,20 @@ class HttpServer:
         self.steps.stop()
         for connection in list(self._connections):
             connection.close()
+
+
+def _too_many(most: int) -> HttpProblem:
+    return HttpProblem(503, f"There are {most} connections, none of them idle.", {"Retry-After": "1"})
+
+
+def _make_room(connections: Iterable[Connection]) -> bool:
+    """Close the connection that has asked for nothing for the longest time; return whether there is one."""
+    idle = min(
+        (each for each in connections if each.is_idle), key=lambda each: each.deadline_ms, default=None
+    )
+    if idle is not None:
+        idle.close()
+    return idle is not None
 
 
 def _url(host: str, port: int) -> str:

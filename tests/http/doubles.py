@@ -70,7 +70,7 @@ class Transport:
 
 
 class Loop:
-    """Turns of a loop: `turn` calls what was asked for before it; threads' work is done when `do_aside` is called."""
+    """Turns of a loop: `turn` calls what was asked for before it, `do_aside` does the work of threads."""
 
     def __init__(self) -> None:
         self._soon: list[Callable[[], None]] = []
@@ -142,7 +142,7 @@ class Host:
 
 
 def answers(written: bytes | bytearray, *methods: str) -> list[tuple[int, bytes, dict[str, str]]]:
-    """The answers in these bytes, to requests of these methods: status, body and headers, as a client reads them."""
+    """The answers in these bytes to requests of these methods, as a client reads them: status, body, headers."""
     client = h11.Connection(h11.CLIENT)
     found = []
     rest = bytes(written)

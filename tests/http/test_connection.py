@@ -60,7 +60,9 @@ def test_a_request_is_answered_and_the_connection_kept() -> None:
         "x-content-type-options": "nosniff",
         "content-length": "17",
     }
-    assert connection.is_idle and not transport.is_closed and transport.is_reading_now
+    assert connection.is_idle
+    assert not transport.is_closed
+    assert transport.is_reading_now
 
 
 def test_a_request_may_come_byte_by_byte_and_end_with_bare_line_feeds() -> None:
@@ -107,7 +109,8 @@ def test_an_answer_to_head_has_the_headers_and_no_body() -> None:
     connection.data_received(GET.replace(b"GET", b"HEAD"))
     host.loop.turn_until_idle()
     assert answers(transport.written, "HEAD") == [(200, b"", answers(transport.written, "HEAD")[0][2])]
-    assert b"hello" not in transport.written and b"Content-Length: 17" in transport.written
+    assert b"hello" not in transport.written
+    assert b"Content-Length: 17" in transport.written
 
 
 def test_an_old_client_is_answered_and_the_connection_closed() -> None:
@@ -141,11 +144,13 @@ def test_what_is_no_request_is_refused_and_nothing_more_is_read(sent: bytes, sta
     found, detail = problem_of(transport.written)
     assert found == status
     assert says in detail
-    assert transport.has_ended and not host.handled
+    assert transport.has_ended
+    assert not host.handled
     before = bytes(transport.written)
     connection.data_received(GET * 1_000)
     host.loop.turn_until_idle()
-    assert transport.written == before and not host.handled
+    assert transport.written == before
+    assert not host.handled
     host.clock_ms += LINGER_MS
     connection.on_time(host.clock_ms)
     assert transport.is_aborted
@@ -197,7 +202,8 @@ def test_a_connection_between_two_requests_is_closed_after_a_while() -> None:
     assert not transport.is_closed
     host.clock_ms += 1
     connection.on_time(host.clock_ms)
-    assert transport.is_closed and not transport.is_aborted
+    assert transport.is_closed
+    assert not transport.is_aborted
 
 
 def test_a_connection_without_a_byte_is_closed_without_a_word() -> None:
@@ -205,7 +211,8 @@ def test_a_connection_without_a_byte_is_closed_without_a_word() -> None:
     connection, transport = host.connect()
     host.clock_ms += REQUEST_MS
     connection.on_time(host.clock_ms)
-    assert transport.is_closed and not transport.written
+    assert transport.is_closed
+    assert not transport.written
 
 
 def test_a_peer_that_does_not_read_pauses_the_handler_and_is_cut_off() -> None:
@@ -216,7 +223,8 @@ def test_a_peer_that_does_not_read_pauses_the_handler_and_is_cut_off() -> None:
     connection.data_received(GET)
     host.loop.turn_until_idle()
     most = UNSENT_BYTES + WHOLE_BYTES + (32 << 10)
-    assert len(made) * (16 << 10) <= most and len(transport.written) <= most
+    assert len(made) * (16 << 10) <= most
+    assert len(transport.written) <= most
     host.clock_ms += UNREAD_MS - 1
     connection.on_time(host.clock_ms)
     assert not transport.is_aborted
@@ -256,7 +264,8 @@ def test_a_handler_that_fails_is_answered_with_500_and_the_connection_goes_on() 
     connection.data_received(GET)
     host.loop.turn_until_idle()
     ((status, body, _),) = answers(transport.written)
-    assert status == 500 and b"secret" not in body
+    assert status == 500
+    assert b"secret" not in body
     assert connection.is_idle
 
 
@@ -274,7 +283,8 @@ def test_a_handler_that_fails_behind_its_head_cuts_the_answer_off() -> None:
     connection, transport = host.connect()
     connection.data_received(GET)
     host.loop.turn_until_idle()
-    assert transport.is_aborted and not transport.written.endswith(b"0\r\n\r\n")
+    assert transport.is_aborted
+    assert not transport.written.endswith(b"0\r\n\r\n")
 
 
 def test_a_handler_does_a_step_a_turn_and_none_in_a_turn_that_is_over() -> None:
@@ -336,7 +346,8 @@ def test_a_peer_that_hangs_up_stops_the_handler() -> None:
     before = len(made)
     connection.connection_lost(None)
     host.loop.turn_until_idle()
-    assert len(made) == before and not host.connections
+    assert len(made) == before
+    assert not host.connections
 
 
 def test_dates_are_those_of_http() -> None:
