@@ -28,6 +28,7 @@ from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.history.events import History
 from coordinator.history.topic import history_topic_config
 from coordinator.history.writer import HistoryWriter
+from coordinator.metrics.daemon_series import Parts
 from coordinator.metrics.metrics import Metrics
 from coordinator.part_settings import (
     consumer_group_settings,
@@ -164,7 +165,6 @@ class Daemon:
         self._settings = settings
         self._group_settings = group_settings(settings)
         self._consumer_settings = consumer_group_settings(settings)
-        self._transaction_settings = transaction_settings(settings)
         self._clock = Clock()
         self._flusher = Flusher(settings.muster_flush_threads, post)
         self._history_flusher = Flusher(1, post)  # No commit waits for the history's disk, which may hang.
@@ -186,10 +186,10 @@ class Daemon:
             probe_disk_space=lambda: probe_disk_space(files, directory.path),
             turn=self._turn,
         )
-        self.metrics = Metrics(self.runtime)
         self._placement = Placement(self._own_node())
         self._shards = LocalShards(self.runtime, self._placement)
         self.registry = self._open_registry(directory, files)
+        self.metrics = self._metrics()
         self._maintenance = self._new_maintenance(directory)
         self._cleaner = Cleaner(directory, files, settings, self._clock.wall_ms)
         self._verifier = CoordinatorVerifier(self.runtime)
@@ -325,7 +325,20 @@ class Daemon:
         own = GroupOverrides(*(numbers.get(f"consumer.{name}") for name in names))
         self._consumer_settings.override(group_id, own)
 
+    def _metrics(self) -> Metrics:
+        flushes = {
+            "journal": self._journal.latencies,
+            "topics": self._flusher.latencies,
+            "history": self._history_flusher.latencies,
+        }
+        parts = Parts(self.runtime, self._clock, self.turn_watch, flushes, lambda: self.server, self._events)
+        return Metrics(self._settings, parts, self.registry, self._readers)
+
+    def _events(self) -> History | None:
+        return None if self._history is None else self._history.history
+
     def _on_advanced(self, partition: Partition) -> None:
+        self.metrics.arrivals.advanced(partition)
         self.runtime.purgatory.check_and_complete(partition.key, self._clock.now_ms())
 
     # The start.
@@ -349,6 +362,7 @@ class Daemon:
             raise StartupError(f"an internal topic cannot be opened: {error}") from error
         except (StorageError, BindError) as error:
             raise StartupError(str(error)) from error
+        self.metrics.start()
         self._maintenance.start()
         self._cleaner.start()
 
@@ -373,7 +387,7 @@ class Daemon:
         topic = self.registry.internal(HISTORY_TOPIC, 1, overrides)
         self.registry.configure(topic, overrides)
         history = History(settings.muster_history_events_per_group)
-        return HistoryWriter(history, topic.partitions[0], self.runtime.soon)
+        return HistoryWriter(history, topic.partitions[0], self.runtime.soon, self.metrics.rebalances.add)
 
     def _runners(self) -> tuple[list[GroupRunner], list[ShardRunner[TransactionShard]]]:
         """Make the runners of the group shards and of the transaction shards, one for each internal partition."""

@@ -40,8 +40,14 @@ class HistoryWriter:
     """Records events in `History` and writes them to a partition; all on the event-loop thread."""
 
     def __init__(
-        self, history: History, partition: Partition, call_soon: Callable[[Callable[[], None]], object]
+        self,
+        history: History,
+        partition: Partition,
+        call_soon: Callable[[Callable[[], None]], object],
+        on_event: Callable[[GroupEvent], None] = lambda event: None,
     ):
+        """`on_event` is called with each event, in the order of the topic, before it is written."""
+        self._on_event = on_event
         self.history = history
         self.partition = partition
         self._call_soon = call_soon
@@ -95,6 +101,7 @@ class HistoryWriter:
                 break
             events += drained.events
             for event in drained.events:
+                self._on_event(event)
                 key, value = encode_event(event)
                 records.append(Record(key, value, timestamp_ms=event.wall_ms))
                 size_bytes += len(key) + len(value)

@@ -84,7 +84,10 @@ def _add_errors(message: Any, errors: Counter[int]) -> None:
         if isinstance(parts, PackedArray):
             codes = parts.columns.get("error_code", ())
             errors.update(int(code) for code in codes if code)
-        elif type(parts) is list and parts and is_dataclass(parts[0]):
-            if any(_parts(type(parts[0]))):
-                for part in parts:
-                    _add_errors(part, errors)
+        elif type(parts) is list and parts and _may_have_errors(parts[0]):
+            for part in parts:
+                _add_errors(part, errors)
+
+
+def _may_have_errors(part: Any) -> bool:
+    return is_dataclass(part) and any(_parts(type(part)))
