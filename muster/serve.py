@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from coordinator.effects import GroupEvent
 from coordinator.settings.model import Settings
 from coordinator.settings.sources import LoadedSettings, SettingsError, load
 from muster.log_output import configure_log, structlog  # Before any import of structlog.
@@ -163,15 +162,14 @@ async def _serve_until_signalled(settings: Settings, started_s: float) -> None:
     await serve(settings, ready, stop, explain=_explain)
 
 
-def _explain(group_id: str, events: Sequence[GroupEvent], now_ms: int) -> dict[str, Any]:
-    """Why a group rebalanced, as `muster groups why --json` says it; called on a thread.
+def _explain(group_id: str, events: Sequence[Any], now_ms: int) -> dict[str, Any]:
+    """Why a group rebalanced, in the command line's words, for HTTP; called on a thread.
 
-    The words are the command line's, and are imported when they are first asked for: it takes 0.3 s.
+    They are imported when they are first asked for: it takes 0.3 s.
     """
-    from muster.groups.why.answers import Question, answer
-    from muster.groups.why.tables import answer_json
+    from muster.groups.why.by_events import explain
 
-    return answer_json(answer(Question(group_id, None, now_ms), events, None, is_whole=False))
+    return explain(group_id, events, now_ms)
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
