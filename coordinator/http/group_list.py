@@ -10,6 +10,7 @@ from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.http.exchange import Question, Steps
 from coordinator.http.pages import Key, Page, folded, sort_of
 from coordinator.http.parts import in_parts
+from coordinator.metrics.figures import GroupFigures
 from coordinator.metrics.metrics import Metrics
 from coordinator.runtime.loop import Runtime
 
@@ -28,8 +29,8 @@ class Row(NamedTuple):
     generation: int
     protocol: str | None
 
-    def fields(self, lag: int | None) -> dict[str, Any]:
-        """As the API shows it."""
+    def fields(self, lag: int | None, figures: GroupFigures | None) -> dict[str, Any]:
+        """As the API shows it; figures of a group that has gone meanwhile are None."""
         return {
             "group": self.group_id,
             "type": self.type,
@@ -38,6 +39,11 @@ class Row(NamedTuple):
             "generation": self.generation,
             "protocol": self.protocol,
             "lag": lag,
+            "lag_seconds": None if figures is None else figures.lag.seconds,
+            "rebalances": None if figures is None else sum(figures.rebalances.values()),
+            "lost_ms": None if figures is None else sum(figures.lost_ms.values()),
+            "last_cause": None if figures is None else figures.last_cause,
+            "margin": None if figures is None else figures.margin,
         }
 
 
@@ -77,15 +83,17 @@ class GroupList:
         sort, is_descending = sort_of(question, self._keys, "group")
         page = Page(question, sort, is_descending=is_descending)
         yield from page.fill(self._found(question, sort, is_descending=is_descending))
-        rows = page.things
         yield from in_parts(
             {
-                "groups": (row.fields(self._metrics.lag_records(row.group_id)) for row in rows),
+                "groups": map(self._fields, page.things),
                 "matched": page.matched,
                 "shards_not_loaded": sum(runner.shard is None for runner in self._runtime.runners),
                 "next": page.cursor,
             }
         )
+
+    def _fields(self, row: Row) -> dict[str, Any]:
+        return row.fields(self._metrics.lag_records(row.group_id), self._metrics.figures(row.group_id))
 
     def _found(
         self, question: Question, sort: str, *, is_descending: bool

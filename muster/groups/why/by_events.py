@@ -1,4 +1,4 @@
-"""Why a group rebalanced, by events that are at hand: what the daemon answers over HTTP, as `why --json` has it."""
+"""Why a group rebalanced, by events that are at hand: as the daemon answers it over HTTP."""
 
 from __future__ import annotations
 
