@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -83,6 +84,10 @@ from storage.files import Files, StorageError
 from storage.flusher import Flusher
 from storage.journal.threads import JournalThreads
 
+if TYPE_CHECKING:
+    from coordinator.http.server import HttpServer
+    from coordinator.http.sources import Explain
+
 log = structlog.get_logger("muster.daemon")
 
 READER_THREADS = 2
@@ -98,12 +103,16 @@ class StartupError(Exception):
 
 
 async def serve(
-    settings: Settings, ready: Callable[[str], None], stop: asyncio.Event, files: Files | None = None
+    settings: Settings,
+    ready: Callable[[str], None],
+    stop: asyncio.Event,
+    files: Files | None = None,
+    explain: Explain | None = None,
 ) -> None:
     """Run the daemon until `stop` is set; `ready` is called with the bound addresses once clients are served.
 
-    Raises StartupError. After `stop`: parked requests are answered, what was appended is flushed, and the
-    directory is left as a clean shutdown leaves it.
+    `explain` puts a group's events into words, for HTTP. Raises StartupError. After `stop`: parked requests are
+    answered, what was appended is flushed, and the directory is left as a clean shutdown leaves it.
     """
     raise_limit()
     directory = open_directory(settings, files or Files())
@@ -112,6 +121,7 @@ async def serve(
         daemon = Daemon(settings, directory, files or Files())
         try:
             await daemon.start()
+            await daemon.serve_http(explain)
             ready(daemon.server.addresses)
             await stop.wait()
             daemon.turn_watch.on_signal()
@@ -164,6 +174,7 @@ class Daemon:
         self._encoder = ThreadWorkers(1, post, "encoder")  # Needs no disk: a stop can wait for it.
         self._maintenance_worker = ThreadWorkers(1, post, "caretaker")
         self._history: HistoryWriter | None = None
+        self._http: HttpServer | None = None
         self._turn = TurnShare(loop.call_soon)
         self.turn_watch = TurnWatch(settings.muster_turn_log_ms, self._turn.begin)
         self._stop_seeing_turns: Callable[[], None] | None = None
@@ -355,6 +366,19 @@ class Daemon:
         self._maintenance.start()
         self._cleaner.start()
 
+    async def serve_http(self, explain: Explain | None = None) -> None:
+        """Serve HTTP if it has listeners; what it needs is imported only then. Raises StartupError."""
+        if not self._settings.muster_http_listeners:
+            return
+        from coordinator.http.start import HttpBindError, Sources, serve_http
+
+        assert self._history is not None, "it is opened before clients are served"
+        parts = (self._settings, self.runtime, self.broker, self.server, self._history, self.metrics)
+        try:
+            self._http = await serve_http(Sources(*parts, explain), self._turn)
+        except HttpBindError as error:
+            raise StartupError(str(error)) from error
+
     def _open_history(self) -> HistoryWriter:
         settings = self._settings
         overrides = history_topic_config(
@@ -386,6 +410,8 @@ class Daemon:
             poll.close()
         cpu_ms, wall_ms = self.turn_watch.longest
         log.info("the longest turn of the event loop", cpu_ms=round(cpu_ms, 1), wall_ms=round(wall_ms, 1))
+        if self._http is not None:
+            self._http.stop()
         await self.server.stop_listening()
         self.server.stop_reading()
         await self._encoder.idle()  # Encoded batches are appended, which needs the flusher.

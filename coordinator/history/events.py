@@ -91,6 +91,10 @@ class History:
         """Return the newest events of the group, oldest first; empty if the group is unknown or was forgotten."""
         return tuple(map(worded, self._kept.get(group_id, ())))
 
+    def rows(self, group_id: str) -> tuple[HistoryRow, ...]:
+        """The same as they were recorded, for those who word them a few at a time."""
+        return tuple(self._kept.get(group_id, ()))
+
     def take(self, limit: int) -> Drained:
         """Remove and return up to `limit` events from the queue, with the gaps before, between and after them."""
         taken: list[GroupEvent] = []

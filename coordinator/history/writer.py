@@ -49,7 +49,7 @@ class HistoryWriter:
         """`on_event` is called with each event, in the order of the topic, before it is written."""
         self._on_event = on_event
         self.history = history
-        self._partition = partition
+        self.partition = partition
         self._call_soon = call_soon
         self._is_busy = False
         self._is_losing = False
@@ -65,7 +65,7 @@ class HistoryWriter:
     def close(self) -> None:
         """Append all queued events; closing the log flushes them. Nothing may be recorded afterwards."""
         while batch := self._next_batch():
-            self._partition.append_local(batch.data)
+            self.partition.append_local(batch.data)
 
     def _maybe_write(self) -> None:
         """Write if events are queued; a gap alone is not written: each failure would make a new gap, for ever."""
@@ -75,7 +75,7 @@ class HistoryWriter:
 
     def _write(self) -> None:
         if batch := self._next_batch():  # None after `close`.
-            self._partition.append_local(batch.data, partial(self._on_written, batch))
+            self.partition.append_local(batch.data, partial(self._on_written, batch))
 
     def _on_written(self, batch: EventBatch, error: ErrorCode) -> None:
         """Count the events of a failed write as lost, and begin the next write: there is one at a time.

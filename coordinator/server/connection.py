@@ -78,6 +78,11 @@ class Connection(AnsweringConnection):
         self._prepared = PreparedRequests(host.memory_pool)
         self._client_ids = ClientIds()
 
+    @property
+    def client_id(self) -> str:
+        """The client id of its latest request that was no prepared one."""
+        return self._client_ids.text
+
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -255,6 +255,11 @@ class Server:
         return bool(self._connections)
 
     @property
+    def connections(self) -> tuple[Connection, ...]:
+        """The open connections, for those who look at them."""
+        return tuple(self._connections)
+
+    @property
     def addresses(self) -> str:
         """The bound addresses as text, for the line that reports the daemon ready."""
         return ", ".join(self._bound)

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, Field
 
+from coordinator.settings.http_listeners import HTTP_DEFAULT, HttpListeners
 from coordinator.settings.types import Choice, Count, FreeText, Whole, Words
 
 GROUPS_MAX: Final = 100_000
@@ -41,7 +42,12 @@ class Expression(FreeText):
 
 
 class OperatorSettings(BaseModel):
-    """The fields of `Settings` about metrics and the loop."""
+    """The fields of `Settings` about HTTP, metrics and the loop."""
+
+    muster_http_listeners: HttpListeners = Field(
+        (HTTP_DEFAULT,),
+        description="Where HTTP is served, for health, metrics and the read-only API; empty: nowhere.",
+    )
 
     muster_turn_log_ms: Count = Field(
         100, description="A turn of the event loop that takes so long, of CPU or by the clock, is logged."

@@ -56,7 +56,7 @@ from coordinator.groups.classic.timers import (
 from coordinator.groups.consumer.computing import Computed, NotComputed
 from coordinator.groups.consumer.record_schemas import CONSUMER_GROUP_SCHEMAS
 from coordinator.groups.consumer.replay import replay_record
-from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
+from coordinator.groups.consumer.shard_groups import ConsumerGroups, ConsumerGroupSettings
 from coordinator.groups.consumer.steady import SteadyHeartbeat, steady_heartbeat
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
@@ -217,6 +217,11 @@ class Shard:
     def begin_margin_window(self, group_id: str) -> None:
         """Let a new window of the group's heartbeat margins begin; the two newest count."""
         begin_margin_window(self._state, group_id)
+
+    @property
+    def consumers(self) -> ConsumerGroups:
+        """The consumer groups with all that is known of them, for those who look at them."""
+        return self._state.consumers
 
     @property
     def size(self) -> int:

@@ -82,6 +82,7 @@ HELD_OTHERWISE: Final = {
     "test_expressions_say_which_groups_have_series",
     "muster_metrics_groups_exclude": "tests/metrics/test_group_walk.py::"
     "test_expressions_say_which_groups_have_series",
+    "muster_http_listeners": "tests/http/test_http_daemon.py::test_a_port_that_the_system_chose_is_shown",
     "listeners": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",
     "advertised_listeners": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",
     "listener_security_protocol_map": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",
