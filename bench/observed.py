@@ -4,8 +4,8 @@
 
 Two daemons take turns under the same load, `bench/pairs/generator.c`; one of them serves HTTP and is scraped and
 followed meanwhile. What counts is the user CPU of each request, round against round: the median of the ratios, and
-the interval that holds it in 95 of 100 cases. With `--base` the other daemon is of another tree, as before something
-was added. The bound is 3 % dearer.
+the interval that holds it in 95 of 100 cases. With `--base` the other daemon is of another tree, as before
+something was added. The bound is 3 % dearer.
 """
 
 from __future__ import annotations
@@ -107,10 +107,9 @@ def compare(
                 each.loads.append(each.load(seconds, 1))
         ratios.append(watched.loads[-1].cpu.user_us / base.loads[-1].cpu.user_us)
     low, high = interval(ratios)
-    print(
-        f"{what}: {base.user_us:.2f} us of user CPU each, watched {watched.user_us:.2f}; ratio {median(ratios):.3f}, "
-        f"within {low:.3f} to {high:.3f} ({rounds} rounds; {base.per_second:,.0f} and {watched.per_second:,.0f} a s)"
-    )
+    print(f"{what}: {base.user_us:.2f} us of user CPU each, watched {watched.user_us:.2f};")
+    print(f"    ratio {median(ratios):.3f}, within {low:.3f} to {high:.3f}, {rounds} rounds;")
+    print(f"    {base.per_second:,.0f} and {watched.per_second:,.0f} a second")
     return median(ratios) <= BOUND
 
 
@@ -130,16 +129,14 @@ def run(rounds: int, seconds: float, base_tree: Path) -> bool:
             http = {"muster.http.listeners": f"http://127.0.0.1:{port}"}
             base = started(stack, {}, base_tree)
             watched = started(stack, http, ROOT)
-            contenders = [
-                contender("alone", base, lanes(base)),
-                contender("watched", watched, lanes(watched)),
-            ]
+            alone = contender("alone", base, lanes(base))
+            followed = contender("watched", watched, lanes(watched))
             watchers = Watchers(port)
-            kept.append(compare(what, *contenders, watchers, rounds, seconds))
+            kept.append(compare(what, alone, followed, watchers, rounds, seconds))
             print(
                 f"    {watchers.scrapes} scrapes, the last of {watchers.scraped_bytes:,} bytes; {STREAMS} streams"
             )
-            close(contenders)
+            close((alone, followed))
     return all(kept)
 
 
