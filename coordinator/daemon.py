@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -27,6 +28,8 @@ from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.history.events import History
 from coordinator.history.topic import history_topic_config
 from coordinator.history.writer import HistoryWriter
+from coordinator.metrics.daemon_series import Parts
+from coordinator.metrics.metrics import Metrics
 from coordinator.part_settings import (
     consumer_group_settings,
     group_settings,
@@ -81,6 +84,10 @@ from storage.files import Files, StorageError
 from storage.flusher import Flusher
 from storage.journal.threads import JournalThreads
 
+if TYPE_CHECKING:
+    from coordinator.http.server import HttpServer
+    from coordinator.http.sources import Explain
+
 log = structlog.get_logger("muster.daemon")
 
 READER_THREADS = 2
@@ -96,12 +103,16 @@ class StartupError(Exception):
 
 
 async def serve(
-    settings: Settings, ready: Callable[[str], None], stop: asyncio.Event, files: Files | None = None
+    settings: Settings,
+    ready: Callable[[str], None],
+    stop: asyncio.Event,
+    files: Files | None = None,
+    explain: Explain | None = None,
 ) -> None:
     """Run the daemon until `stop` is set; `ready` is called with the bound addresses once clients are served.
 
-    Raises StartupError. After `stop`: parked requests are answered, what was appended is flushed, and the
-    directory is left as a clean shutdown leaves it.
+    `explain` puts a group's events into words, for HTTP. Raises StartupError. After `stop`: parked requests are
+    answered, what was appended is flushed, and the directory is left as a clean shutdown leaves it.
     """
     raise_limit()
     directory = open_directory(settings, files or Files())
@@ -110,6 +121,7 @@ async def serve(
         daemon = Daemon(settings, directory, files or Files())
         try:
             await daemon.start()
+            await daemon.serve_http(explain)
             ready(daemon.server.addresses)
             await stop.wait()
             daemon.turn_watch.on_signal()
@@ -153,7 +165,6 @@ class Daemon:
         self._settings = settings
         self._group_settings = group_settings(settings)
         self._consumer_settings = consumer_group_settings(settings)
-        self._transaction_settings = transaction_settings(settings)
         self._clock = Clock()
         self._flusher = Flusher(settings.muster_flush_threads, post)
         self._history_flusher = Flusher(1, post)  # No commit waits for the history's disk, which may hang.
@@ -163,6 +174,7 @@ class Daemon:
         self._encoder = ThreadWorkers(1, post, "encoder")  # Needs no disk: a stop can wait for it.
         self._maintenance_worker = ThreadWorkers(1, post, "caretaker")
         self._history: HistoryWriter | None = None
+        self._http: HttpServer | None = None
         self._turn = TurnShare(loop.call_soon)
         self.turn_watch = TurnWatch(settings.muster_turn_log_ms, self._turn.begin)
         self._stop_seeing_turns: Callable[[], None] | None = None
@@ -177,6 +189,7 @@ class Daemon:
         self._placement = Placement(self._own_node())
         self._shards = LocalShards(self.runtime, self._placement)
         self.registry = self._open_registry(directory, files)
+        self.metrics = self._metrics()
         self._maintenance = self._new_maintenance(directory)
         self._cleaner = Cleaner(directory, files, settings, self._clock.wall_ms)
         self._verifier = CoordinatorVerifier(self.runtime)
@@ -263,7 +276,7 @@ class Daemon:
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
-        apis = api_table(handlers, groups.prepare(), self._features)
+        apis = api_table(handlers, groups.prepare(), self._features, groups.counts)
         return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
 
     def _features(self) -> FeatureLevels:
@@ -312,7 +325,20 @@ class Daemon:
         own = GroupOverrides(*(numbers.get(f"consumer.{name}") for name in names))
         self._consumer_settings.override(group_id, own)
 
+    def _metrics(self) -> Metrics:
+        flushes = {
+            "journal": self._journal.latencies,
+            "topics": self._flusher.latencies,
+            "history": self._history_flusher.latencies,
+        }
+        parts = Parts(self.runtime, self._clock, self.turn_watch, flushes, lambda: self.server, self._events)
+        return Metrics(self._settings, parts, self.registry, self._readers)
+
+    def _events(self) -> History | None:
+        return None if self._history is None else self._history.history
+
     def _on_advanced(self, partition: Partition) -> None:
+        self.metrics.arrivals.advanced(partition)
         self.runtime.purgatory.check_and_complete(partition.key, self._clock.now_ms())
 
     # The start.
@@ -336,8 +362,22 @@ class Daemon:
             raise StartupError(f"an internal topic cannot be opened: {error}") from error
         except (StorageError, BindError) as error:
             raise StartupError(str(error)) from error
+        self.metrics.start()
         self._maintenance.start()
         self._cleaner.start()
+
+    async def serve_http(self, explain: Explain | None = None) -> None:
+        """Serve HTTP if it has listeners; what it needs is imported only then. Raises StartupError."""
+        if not self._settings.muster_http_listeners:
+            return
+        from coordinator.http.start import HttpBindError, Sources, serve_http
+
+        assert self._history is not None, "it is opened before clients are served"
+        parts = (self._settings, self.runtime, self.broker, self.server, self._history, self.metrics)
+        try:
+            self._http = await serve_http(Sources(*parts, explain), self._turn)
+        except HttpBindError as error:
+            raise StartupError(str(error)) from error
 
     def _open_history(self) -> HistoryWriter:
         settings = self._settings
@@ -347,7 +387,7 @@ class Daemon:
         topic = self.registry.internal(HISTORY_TOPIC, 1, overrides)
         self.registry.configure(topic, overrides)
         history = History(settings.muster_history_events_per_group)
-        return HistoryWriter(history, topic.partitions[0], self.runtime.soon)
+        return HistoryWriter(history, topic.partitions[0], self.runtime.soon, self.metrics.rebalances.add)
 
     def _runners(self) -> tuple[list[GroupRunner], list[ShardRunner[TransactionShard]]]:
         """Make the runners of the group shards and of the transaction shards, one for each internal partition."""
@@ -370,6 +410,8 @@ class Daemon:
             poll.close()
         cpu_ms, wall_ms = self.turn_watch.longest
         log.info("the longest turn of the event loop", cpu_ms=round(cpu_ms, 1), wall_ms=round(wall_ms, 1))
+        if self._http is not None:
+            self._http.stop()
         await self.server.stop_listening()
         self.server.stop_reading()
         await self._encoder.idle()  # Encoded batches are appended, which needs the flusher.

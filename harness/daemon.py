@@ -18,6 +18,15 @@ READY = "muster: ready on {address}"
 WITH_BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
 """Let Python write bytecode, as users do: compiling two hundred modules would be half of each start."""
 
+NO_HTTP = {"muster.http.listeners": ""}
+"""Many daemons run at once, of which one could have the default port. A test of HTTP asks for `ANY_HTTP`."""
+ANY_HTTP = {"muster.http.listeners": "http://127.0.0.1:0"}
+
+
+def has_http(tree: Path) -> bool:
+    """Whether the Muster in this tree knows of HTTP: benches run older ones, which refuse unknown settings."""
+    return (tree / "coordinator" / "http").is_dir()
+
 
 class MusterDaemon(ServerProcess):
     """A Muster daemon with `overrides` (Kafka's option names) over its defaults, data under `data_dir`.
@@ -41,6 +50,7 @@ class MusterDaemon(ServerProcess):
         self.overrides = {
             "listeners": f"PLAINTEXT://{HOST}:{self.port}",
             "log.dirs": str(self.log_dir),
+            **(NO_HTTP if has_http(tree) else {}),
             **(overrides or {}),
         }
         self._extra_environment = dict(environment or {})

@@ -26,6 +26,10 @@ class Daemon:
         **settings: Any,
     ) -> None:
         listeners = ("PLAINTEXT://127.0.0.1:0",)
+        settings = {
+            "muster_http_listeners": (),
+            **settings,
+        }  # Of many daemons one could have the default port.
         self._settings = Settings(listeners=listeners, log_dirs=(str(directory),), **settings)
         self._files = files
         self._ready = threading.Event()

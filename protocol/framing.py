@@ -70,13 +70,23 @@ def response_frame(correlation_id: int, response: Any, version: int) -> list[Buf
     return out
 
 
+class AnswerCount:
+    """How often answers of one kind were sent; several `EncodedResponse`s may share it."""
+
+    __slots__ = ("sent",)
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+
 class EncodedResponse:
     """A response that is sent again and again: it is encoded once, only the correlation id is filled in."""
 
-    __slots__ = ("after", "before", "message")
+    __slots__ = ("after", "before", "count", "message")
 
-    def __init__(self, message: Any, version: int) -> None:
-        """Encode `message`. Raises EncodeError."""
+    def __init__(self, message: Any, version: int, count: AnswerCount | None = None) -> None:
+        """Encode `message`; who sends it counts it in `count`. Raises EncodeError."""
+        self.count = AnswerCount() if count is None else count
         frame = b"".join(response_frame(0, message, version))
         self.message = message
         self.before, self.after = frame[:SIZE_BYTES], frame[SIZE_BYTES + _CORRELATION_BYTES :]

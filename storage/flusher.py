@@ -14,9 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
+from time import monotonic
 from typing import Protocol, TypeAlias
 
 from storage.files import OnFlushed, StorageError
+from storage.latencies import Latencies
 
 Post: TypeAlias = Callable[[Callable[[], None]], object]
 """Runs a callable on the event loop's thread, soon: `loop.call_soon_threadsafe`."""
@@ -43,7 +45,9 @@ class Flusher:
         # By the log in flight; offsets rise.
         self._waiting: dict[Flushable, deque[tuple[int, OnFlushed]]] = {}
         self._dirty: SimpleQueue[Flushable | None] = SimpleQueue()
-        self._flushed: SimpleQueue[tuple[Flushable, BaseException | None]] = SimpleQueue()
+        self._flushed: SimpleQueue[tuple[Flushable, BaseException | None, float]] = SimpleQueue()
+        self.latencies = Latencies()
+        """How long each flush took."""
         self._wake_is_posted = False
         self._closed = False
         names = [f"flusher-{number}" for number in range(threads)]
@@ -78,11 +82,12 @@ class Flusher:
     def _work(self) -> None:
         while (log := self._dirty.get()) is not None:
             error: BaseException | None = None
+            began_s = monotonic()
             try:
                 log.flush()
             except BaseException as failure:  # Not swallowed: the event loop's thread handles or raises it.
                 error = failure
-            self._flushed.put((log, error))
+            self._flushed.put((log, error, monotonic() - began_s))
             # Two workers may both see False and post twice, which is harmless; the loop clears it before it
             # takes outcomes, so none is left behind without a wake-up.
             if not self._wake_is_posted:
@@ -103,8 +108,9 @@ class Flusher:
             self._post(self._drain)  # The others are not to wait for the next wake-up.
             raise
 
-    def _settle(self, log: Flushable, error: BaseException | None) -> None:
+    def _settle(self, log: Flushable, error: BaseException | None, took_s: float) -> None:
         """Run the callbacks whose bytes are durable, or all if the flush failed; flush again for the rest."""
+        self.latencies.add(took_s)
         failure = error if error is None or isinstance(error, StorageError) else _error_of_bug(log, error)
         waiting = self._waiting[log]
         answered: list[OnFlushed] = []

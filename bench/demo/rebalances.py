@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable
 
 from coordinator.effects import GroupEvent
+from coordinator.history.rebalances import Rebalance
 from muster.cluster import connected
 from muster.groups.history import read_history
 from muster.groups.rebalance_views import rebalance_views
-from muster.groups.rebalances import Rebalance
 
 
 def rebalances(events: Iterable[GroupEvent]) -> list[Rebalance]:

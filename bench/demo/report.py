@@ -16,7 +16,7 @@ from rich.progress import (
 from rich.table import Table
 
 from bench.demo.group import GroupRun
-from muster.groups.rebalances import Rebalance
+from coordinator.history.rebalances import Rebalance
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from coordinator.data.broker import Broker, ClientRequest
@@ -154,6 +155,11 @@ def _group_setting(
     )
 
 
+def node_configs(broker: Broker) -> list[DescribeConfigsResourceResult]:
+    """Return all settings of this node, without the values of secret ones."""
+    return _broker_configs(broker, str(broker.settings.node_id))
+
+
 def _broker_configs(broker: Broker, name: str) -> list[DescribeConfigsResourceResult]:
     settings = broker.registry.settings
     if name == WHOLE_CLUSTER:
@@ -168,7 +174,10 @@ def _broker_configs(broker: Broker, name: str) -> list[DescribeConfigsResourceRe
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
         )
-    configs = broker.broker_configs or broker_configs(broker.settings)
+    configs = [
+        replace(config, value=broker.bound.get(config.name, config.value))
+        for config in broker.broker_configs or broker_configs(broker.settings)
+    ]
     dynamic = {*settings.dynamic.of_node, *settings.dynamic.of_all}
     shown = [_broker_setting(config) for config in configs if config.name not in dynamic]
     return shown + [_dynamic_setting(name, settings) for name in sorted(dynamic)]

@@ -7,7 +7,7 @@ A handler is `handle(broker, request, pending)` and runs on the event-loop threa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from coordinator.data.fetch_sessions import FetchSessions
@@ -63,3 +63,5 @@ class Broker:
     """The transaction coordinator; without one, transactions are not verified."""
     broker_configs: tuple[BrokerConfig, ...] = ()
     """All settings of the broker, for DescribeConfigs; if empty, it shows those in `settings`."""
+    bound: dict[str, str] = field(default_factory=dict)
+    """Values, by name, of settings that are shown as they came to be, such as an address with the port it got."""

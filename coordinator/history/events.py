@@ -74,6 +74,7 @@ class History:
         self._kept: OrderedDict[str, deque[HistoryRow]] = OrderedDict()  # Longest without an event first.
         self._kept_count = 0
         self._queue: deque[HistoryRow | _DroppedEvents] = deque()
+        self.dropped = 0  # Number of events lost since the start.
         self._gaps = 0  # Gaps in the queue, of which no two are side by side.
 
     def record(self, rows: Iterable[HistoryRow]) -> None:
@@ -89,6 +90,10 @@ class History:
     def events(self, group_id: str) -> tuple[GroupEvent, ...]:
         """Return the newest events of the group, oldest first; empty if the group is unknown or was forgotten."""
         return tuple(map(worded, self._kept.get(group_id, ())))
+
+    def rows(self, group_id: str) -> tuple[HistoryRow, ...]:
+        """The same as they were recorded, for those who word them a few at a time."""
+        return tuple(self._kept.get(group_id, ()))
 
     def take(self, limit: int) -> Drained:
         """Remove and return up to `limit` events from the queue, with the gaps before, between and after them."""
@@ -107,6 +112,7 @@ class History:
 
     def count_lost(self, dropped: int, wall_ms: int) -> None:
         """Put a gap before the queued events, for `dropped` events that were taken but could not be written."""
+        self.dropped += dropped
         first = self._queue[0] if self._queue else None
         if isinstance(first, _DroppedEvents):
             first.dropped, first.wall_ms = first.dropped + dropped, wall_ms
@@ -129,6 +135,7 @@ class History:
         return bool(self._queue) and isinstance(self._queue[-1], _DroppedEvents)
 
     def _drop(self, row: HistoryRow) -> None:
+        self.dropped += 1
         last = self._queue[-1] if self._queue else None
         if isinstance(last, _DroppedEvents):
             last.dropped += 1

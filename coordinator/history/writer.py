@@ -40,36 +40,42 @@ class HistoryWriter:
     """Records events in `History` and writes them to a partition; all on the event-loop thread."""
 
     def __init__(
-        self, history: History, partition: Partition, call_soon: Callable[[Callable[[], None]], object]
+        self,
+        history: History,
+        partition: Partition,
+        call_soon: Callable[[Callable[[], None]], object],
+        on_event: Callable[[GroupEvent], None] = lambda event: None,
     ):
-        self._history = history
-        self._partition = partition
+        """`on_event` is called with each event, in the order of the topic, before it is written."""
+        self._on_event = on_event
+        self.history = history
+        self.partition = partition
         self._call_soon = call_soon
         self._is_busy = False
         self._is_losing = False
 
     def record(self, rows: tuple[HistoryRow, ...]) -> None:
         """Record `rows`, and have them written after this turn's requests have been handled."""
-        was_dropping = self._history.is_dropping
-        self._history.record(rows)
-        if self._history.is_dropping and not was_dropping:
-            log.warning("history events are being dropped", queued=self._history.queued)
+        was_dropping = self.history.is_dropping
+        self.history.record(rows)
+        if self.history.is_dropping and not was_dropping:
+            log.warning("history events are being dropped", queued=self.history.queued)
         self._maybe_write()
 
     def close(self) -> None:
         """Append all queued events; closing the log flushes them. Nothing may be recorded afterwards."""
         while batch := self._next_batch():
-            self._partition.append_local(batch.data)
+            self.partition.append_local(batch.data)
 
     def _maybe_write(self) -> None:
         """Write if events are queued; a gap alone is not written: each failure would make a new gap, for ever."""
-        if not self._is_busy and self._history.queued:
+        if not self._is_busy and self.history.queued:
             self._is_busy = True
             self._call_soon(self._write)
 
     def _write(self) -> None:
         if batch := self._next_batch():  # None after `close`.
-            self._partition.append_local(batch.data, partial(self._on_written, batch))
+            self.partition.append_local(batch.data, partial(self._on_written, batch))
 
     def _on_written(self, batch: EventBatch, error: ErrorCode) -> None:
         """Count the events of a failed write as lost, and begin the next write: there is one at a time.
@@ -79,7 +85,7 @@ class HistoryWriter:
         if error:
             if not self._is_losing:  # Logged once, however long the failure lasts; the topic gets every loss.
                 log.error("history events are being lost", error=error.name)
-            self._history.count_lost(batch.count, batch.wall_ms)
+            self.history.count_lost(batch.count, batch.wall_ms)
         self._is_losing = bool(error)
         self._is_busy = False
         self._maybe_write()
@@ -90,11 +96,12 @@ class HistoryWriter:
         records: list[Record] = []
         size_bytes = 0
         while len(records) < EVENTS_PER_WRITE and size_bytes < WRITE_BYTES:
-            drained = self._history.take(1)
+            drained = self.history.take(1)
             if not drained.events:
                 break
             events += drained.events
             for event in drained.events:
+                self._on_event(event)
                 key, value = encode_event(event)
                 records.append(Record(key, value, timestamp_ms=event.wall_ms))
                 size_bytes += len(key) + len(value)

@@ -15,6 +15,7 @@ from coordinator.effects import CommitRun, CoordinatorRecord, Moment, Records, R
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.states import COMMIT_ANSWER, EMPTY
 from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.margins import note_left
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from coordinator.offsets.committed import NO_EXPIRY
 from coordinator.offsets.member_epochs import Committer, epoch_error
@@ -205,6 +206,8 @@ def refresh_session(group: Group, member_id: str, now_ms: int) -> None:
     """Move the session deadline of a member that commits, as a heartbeat does (3.57)."""
     member = group.members.get(member_id)
     if member is not None:
+        if (left_ms := member.session_deadline_ms - now_ms) < member.least_left_ms and not member.is_parked:
+            note_left(member, left_ms)
         member.session_deadline_ms = now_ms + member.session_timeout_ms
 
 

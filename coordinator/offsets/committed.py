@@ -7,7 +7,7 @@ beside them. Nothing here knows the rules of groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from coordinator.effects import CommitRun, new_tuple
@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 NO_OFFSETS: Final = TopicOffsets()
+NO_TOPICS: Final[Mapping[str, TopicOffsets]] = {}
 
 
 def committed_from_record(
@@ -150,6 +151,10 @@ class CommittedOffsets:
                     for partition, committed in offsets.items():
                         if asked[committed.topic_id]:
                             yield group_id, topic, partition
+
+    def by_topic(self, group_id: str) -> Mapping[str, TopicOffsets]:
+        """The group's offsets by topic, which the caller must not change; they change with the next commit."""
+        return self._by_group.get(group_id, NO_TOPICS)
 
     def topics_of(self, group_id: str) -> tuple[str, ...]:
         """The topics in which the group has offsets."""

@@ -33,6 +33,7 @@ class Clock:
         "_stalled_at_ms",
         "_wake_ms",
         "_wall_ns",
+        "stalled_ms",
     )
 
     def __init__(
@@ -45,6 +46,8 @@ class Clock:
         self._forgiven_ms = 0
         self._wake_ms = self._stalled_at_ms = NEVER_MS
         self._stall_ms = 0
+        self.stalled_ms = 0
+        """For how many ms the process was stopped since the start."""
         self._lock = Lock()  # Shards are loaded on threads, which read the clock as well.
 
     def now_ms(self) -> int:
@@ -70,5 +73,6 @@ class Clock:
             if now_ms < self._stalled_at_ms:
                 return now_ms  # Another thread was first.
             self._stall_ms += now_ms - self._wake_ms
+            self.stalled_ms += now_ms - self._wake_ms
             self._forgiven_ms += now_ms - self._wake_ms
             return self._wake_ms

@@ -39,6 +39,10 @@ class GatheringHost(Protocol):
     def now_ms(self) -> int: ...
     def on_dirty(self, runner: Any) -> None: ...
     def on_gathered(self, weight: int) -> None: ...
+    @property
+    def commits(self) -> dict[str, int]:
+        """Offsets committed by group, since this was last taken; counted here where the commit was prepared."""
+
     def send_all(self, answers: Sequence[tuple[Any, Any, bool]]) -> None: ...
 
 
@@ -92,6 +96,7 @@ class GatheredCommits:
         shard = runner.shard
         assert shard is not None, "what ends a shard's life has `fail` called"
         now_ms = self._host.now_ms()
+        counts = self._host.commits
         answers: list[Reply] = []
         refused: list[int] = []
         try:
@@ -103,6 +108,8 @@ class GatheredCommits:
                     refused.append(index)
                 else:
                     answers += result[1]
+                    group_id, count = commit.commit.request.group_id, commit.commit.count
+                    counts[group_id] = counts.get(group_id, 0) + count
         except Exception as error:  # The disk's or a bug, as in the runner. It has `fail` called.
             runner.fail_on(error, commits)
             return

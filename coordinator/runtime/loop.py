@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import structlog
 
-from coordinator.effects import HistoryRow, MarkersWanted, RequestContext
+from coordinator.effects import Event, HistoryRow, MarkersWanted, Records, RequestContext
 from coordinator.groups.partitioning import partition_for
 from coordinator.purgatory.delayed import K, OwnedTimers, Purgatory, TimerOwner
 from coordinator.purgatory.timing_wheel import TimingWheel
@@ -32,6 +32,7 @@ from coordinator.runtime.shard_states import ELSEWHERE
 from coordinator.runtime.slices import Slices, cpu_ms
 from coordinator.runtime.turn_share import TurnShare, unlimited
 from storage.flusher import Flusher
+from storage.latencies import Latencies
 from storage.log.durable_log import LogHost
 
 log = structlog.get_logger("muster.runtime")
@@ -70,6 +71,10 @@ class Runtime:
         """
         self._clock, self._flusher = clock, flusher
         self.record_history = record_history
+        self.commits: dict[str, int] = {}
+        """Offsets that prepared commits stored, by group; for whoever counts them to take."""
+        self.count_records: Callable[[Event, Records], None] = ignore_records
+        """Called with the records that an event wrote, but for those of prepared commits; set by who counts."""
         self._loop = loop or asyncio.get_running_loop()
         self._dirty: dict[ShardRunner[Any], None] = {}  # In order, so that a run can be repeated.
         self._gathered_weight = 0  # Of the commits that the shards have gathered in this turn.
@@ -107,6 +112,11 @@ class Runtime:
     def transaction_runner_for(self, transactional_id: str) -> ShardRunner[Any]:
         """Return the runner of the shard that owns `transactional_id`."""
         return self.transaction_runners[partition_for(transactional_id, len(self.transaction_runners))]
+
+    @property
+    def load_latencies(self) -> Latencies:
+        """How long each load of a shard took."""
+        return self._loader.latencies
 
     # The turn.
 
@@ -299,6 +309,10 @@ class Runtime:
         self._end_turn()
         self._flusher.close()
         self._loader.stop()
+
+
+def ignore_records(event: Event, records: Records) -> None:
+    """Nobody counts."""
 
 
 def _refuse_markers(wanted: MarkersWanted, done: Callable[[], None], is_wanted: Callable[[], bool]) -> None:

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from time import monotonic
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -23,6 +24,9 @@ from coordinator.runtime.shard_runner import ShardRunner
 from protocol.errors import DecodeError
 from protocol.records.records import CorruptBatch
 from storage.files import StorageError
+from storage.latencies import Latencies
+
+T = TypeVar("T")
 
 log = structlog.get_logger("muster.runtime")
 
@@ -33,6 +37,8 @@ the load takes as long, costs a third more CPU, and requests wait for both."""
 LOADING_SWITCH_S = 0.0005
 """Python's thread switch interval, in seconds, while shards load: about as long a request waits for the
 loader. With Python's default of 5 ms the median was 7 ms."""
+
+LOAD_BOUNDS_S: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 USUAL_SWITCH_S = sys.getswitchinterval()
 """The usual switch interval, read at import: a loader that is dropped half-way leaves the short one set."""
@@ -52,6 +58,8 @@ class ShardLoader:
         self._under_way: set[ShardRunner[Any]] = set()
         self._on_idle: dict[ShardRunner[Any], Callable[[], None]] = {}
         self._is_stopped = False
+        self.latencies = Latencies(LOAD_BOUNDS_S)
+        """How long each load took, those that failed too."""
 
     def run(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
         """Run other `work` that may block on the loader's thread; call `done` with its future on the loop."""
@@ -72,7 +80,8 @@ class ShardLoader:
         self._loading[runner.kind.state_name] += 1
         self._under_way.add(runner)
         sys.setswitchinterval(LOADING_SWITCH_S)
-        loading = self._loop.run_in_executor(self._threads, self._reading(runner, cut_back))
+        reading = partial(_timed, self._reading(runner, cut_back), self.latencies)
+        loading = self._loop.run_in_executor(self._threads, reading)
         loading.add_done_callback(lambda done: self._on_loaded(runner, done))
 
     def _reading(self, runner: ShardRunner[Any], cut_back: bool) -> Callable[[], Loaded[Any]]:
@@ -114,6 +123,15 @@ class ShardLoader:
         self._is_stopped = True
         self._threads.shutdown(cancel_futures=True)
         sys.setswitchinterval(USUAL_SWITCH_S)
+
+
+def _timed(read: Callable[[], T], latencies: Latencies) -> T:
+    """Do one load on the loader's only thread, and count how long it takes."""
+    began_s = monotonic()
+    try:
+        return read()
+    finally:
+        latencies.add(monotonic() - began_s)
 
 
 def _report(runner: ShardRunner[Any], error: BaseException) -> None:

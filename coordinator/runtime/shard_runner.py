@@ -77,6 +77,8 @@ class RunnerHost(GatheringHost, Protocol):
     def wall_ms(self) -> int: ...
     def set_timer(self, owner: TimerOwner[ShardTimer], key: ShardTimer, deadline_ms: int | None) -> None: ...
     def record_history(self, rows: tuple[HistoryRow, ...]) -> None: ...
+    @property
+    def count_records(self) -> Callable[[Event, Records], None]: ...
     def reload(self, runner: ShardRunner[Any]) -> None: ...
     def send(self, reply_to: Any, response: Any) -> None: ...
     def do(self, action: Callable[[], None]) -> None: ...
@@ -181,7 +183,10 @@ class ShardRunner(Generic[S]):
             return  # The epoch has ended: its events are dropped, and the log will be read again.
         try:
             now_ms = self._host.now_ms()
-            self._carry_out(shard.handle(event, now_ms), now_ms, event.wall_ms)
+            result = shard.handle(event, now_ms)
+            error = self._carry_out(result, now_ms, event.wall_ms)
+            if result.records and not error:
+                self._host.count_records(event, result.records)
         except Exception as error:  # The disk's or a bug: `fail_on` finds out which.
             self.fail_on(error, event)
 
@@ -194,7 +199,8 @@ class ShardRunner(Generic[S]):
 
     # Effects out, in the order of `Result`'s fields.
 
-    def _carry_out(self, result: Result, now_ms: int, wall_ms: int) -> None:
+    def _carry_out(self, result: Result, now_ms: int, wall_ms: int) -> ErrorCode:
+        """Do what `result` asks for; return the error if its records were refused."""
         records, replies, timers, history, then, superseded, markers, atomic, producer, marker, work, go = (
             result
         )
@@ -222,6 +228,7 @@ class ShardRunner(Generic[S]):
             ask(self, self._host, result, error)
         if go is not None:
             self._handle_released(go)
+        return error
 
     def _handle_released(self, group_id: str) -> None:
         """Handle the next event that the shard held back, a request as if it came now; the others follow.

@@ -17,7 +17,14 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from storage.latencies import Latencies
+
 log = structlog.get_logger("muster.runtime")
+
+LONG_TURN_S: Final = 0.001
+"""From here on how long a turn lasted is counted; most last a tenth of it, and are only counted."""
+
+LONG_TURN_BOUNDS_S: Final = (0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 LOG_EVERY_S: Final = 1.0
 """Least time between two logged turns: of those in between, the number is logged with the next."""
@@ -41,7 +48,6 @@ class TurnWatch:
     """
 
     __slots__ = (
-        "_busy_s",
         "_cpu_s",
         "_is_begun",
         "_is_signalled",
@@ -54,6 +60,9 @@ class TurnWatch:
         "_read_cpu_s",
         "_recent",
         "_unlogged",
+        "busy_s",
+        "counted",
+        "long_turns",
         "turns",
     )
 
@@ -68,7 +77,13 @@ class TurnWatch:
         self._limit_s = log_ms / 1000
         self._on_turn = on_turn
         self._read_cpu_s, self._now_s = cpu_s, now_s
-        self._cpu_s = self._busy_s = 0.0
+        self._cpu_s = self.busy_s = (
+            0.0  # All so far: CPU time, and time on the wall in which it did not wait.
+        )
+        self.counted = 0
+        """Number of turns that are counted so far, those before the last `forget` too;"""
+        self.long_turns = Latencies(LONG_TURN_BOUNDS_S)
+        """and of those the ones that lasted for LONG_TURN_S or more on the wall."""
         self._is_begun = self._is_signalled = False
         self._recent: deque[tuple[float, float]] = (
             deque()
@@ -103,8 +118,8 @@ class TurnWatch:
     def turn_ended(self, busy_s: float) -> None:
         """Count the turn that ends now: `busy_s` is all time on the wall so far in which the loop did not wait."""
         cpu_s = self._read_cpu_s()
-        took_s, wall_s = cpu_s - self._cpu_s, busy_s - self._busy_s
-        self._cpu_s, self._busy_s = cpu_s, busy_s
+        took_s, wall_s = cpu_s - self._cpu_s, busy_s - self.busy_s
+        self._cpu_s, self.busy_s = cpu_s, busy_s
         self.turns += 1
         if not self._is_begun:
             self._is_begun = True  # Until now it was the start, which is no turn.
@@ -116,6 +131,9 @@ class TurnWatch:
         self._on_turn(cpu_s)
 
     def _count(self, took_s: float, wall_s: float) -> None:
+        self.counted += 1
+        if wall_s >= LONG_TURN_S:
+            self.long_turns.add(wall_s)
         if took_s > self._longest_cpu_s:
             self._longest_cpu_s = took_s
         if wall_s > self._longest_wall_s:

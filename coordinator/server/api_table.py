@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.server.api_counts import ApiCounts
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepare
 from coordinator.topics.feature_levels import HIGHEST_LEVELS, SUPPORTED_FEATURES, FeatureLevels
@@ -40,6 +41,7 @@ class Api:
     max_version: int
     flexible_since: int
     handle: Handler
+    counts: ApiCounts
     pipelines: bool
     """Whether a request changes state at once and only its answer waits: then the next such request may start."""
     prepare: Prepare | None = None
@@ -57,17 +59,23 @@ def api_table(
     handlers: Mapping[int, Handler],
     prepare: Mapping[int, Prepare] | None = None,
     features: Callable[[], FeatureLevels] = lambda: HIGHEST_LEVELS,
+    counts: Mapping[int, ApiCounts] | None = None,
 ) -> dict[int, Api]:
     """Return the table, by API key, for `handlers` by API key; a key without a handler is not served.
 
-    `features` returns the current feature levels, for ApiVersions.
+    `features` returns the current feature levels, for ApiVersions; `counts` are those that handlers count in.
     """
-    table = {key: _api(key, handle, (prepare or {}).get(key)) for key, handle in handlers.items()}
-    table[API_VERSIONS_KEY] = _api(API_VERSIONS_KEY, ApiVersionsHandler(table, features))
+    counts, prepare = counts or {}, prepare or {}
+    table = {
+        key: _api(key, handle, counts.get(key) or ApiCounts(key), prepare.get(key))
+        for key, handle in handlers.items()
+    }
+    own = ApiCounts(API_VERSIONS_KEY)
+    table[API_VERSIONS_KEY] = _api(API_VERSIONS_KEY, ApiVersionsHandler(table, features), own)
     return table
 
 
-def _api(key: int, handle: Handler, prepare: Prepare | None = None) -> Api:
+def _api(key: int, handle: Handler, counts: ApiCounts, prepare: Prepare | None = None) -> Api:
     request_class = REQUESTS[key]
     message = spec(request_class)
     return Api(
@@ -78,6 +86,7 @@ def _api(key: int, handle: Handler, prepare: Prepare | None = None) -> Api:
         max_version=message.max_version,
         flexible_since=message.flexible_since,
         handle=handle,
+        counts=counts,
         pipelines=key in PIPELINED,
         prepare=prepare,
     )

@@ -8,15 +8,15 @@ from protocol.codec.primitives import replaced_text
 class ClientIds:
     """Makes text of client ids. Raises DecodeError for one that is none."""
 
-    __slots__ = ("_last", "_text")
+    __slots__ = ("_last", "text")
 
     def __init__(self) -> None:
         self._last = b""
-        self._text = ""
+        self.text = ""
 
     def text_of(self, raw: bytes) -> str:
         """Return the client id in `raw` as text."""
         if raw != self._last:
-            self._text = replaced_text(raw)
+            self.text = replaced_text(raw)
             self._last = raw
-        return self._text
+        return self.text

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sized
 from struct import Struct
+from time import perf_counter
 from typing import Any, cast
 
 import structlog
@@ -77,6 +78,11 @@ class Connection(AnsweringConnection):
         self._prepared = PreparedRequests(host.memory_pool)
         self._client_ids = ClientIds()
 
+    @property
+    def client_id(self) -> str:
+        """The client id of its latest request that was no prepared one."""
+        return self._client_ids.text
+
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -134,6 +140,7 @@ class Connection(AnsweringConnection):
         ):
             # The hot path: one whole prepared request and nothing else, next in the order. Inlined for speed.
             self.last_request_ms = now_ms
+            encoded.count.sent += 1
             answer = encoded.before + data[8:12] + encoded.after
             if turn.cheap_left > 0 or turn.has_cheap():
                 turn.cheap_left -= 1
@@ -279,6 +286,8 @@ class Connection(AnsweringConnection):
     def _decode(self, api: Api, pending: Pending, data: Frames, body: int, stop: int) -> None:
         """Decode the request in `data[body:stop]` and call its handler; close the connection if that fails."""
         version = pending.api_version
+        if api.counts.latencies is not None:
+            pending.received_s = perf_counter()
         if takes_long(api, stop - body):
             AsideDecoder(self, api, pending, self._pool).begin(self._host.readers, data, body, stop)
             return

@@ -7,7 +7,6 @@ shard and its answers are put together again in the order that was asked. Knows 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import cache
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -21,6 +20,7 @@ from coordinator.offsets.transactional_commit import TransactionalCommit, adds_p
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.shard_states import ShardState
+from coordinator.server.api_counts import ApiCounts
 from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepare, Prepared, template_of_commit
@@ -104,6 +104,9 @@ class GroupApis:
         self._runtime = runtime
         self._verifier = verifier
         self._new_uuid = new_uuid
+        self.counts = {key: ApiCounts(key) for key in (8, 12, 68)}
+        """Counts of the APIs whose requests are prepared, by API key."""
+        self._heartbeat_answers: dict[int, dict[ErrorCode, EncodedResponse]] = {}  # By API version.
 
     def handlers(self) -> dict[int, Handler]:
         transactional: dict[int, Handler] = {} if self._verifier is None else {28: self.txn_offset_commit}
@@ -176,7 +179,7 @@ class GroupApis:
         shard, group_id = runner.shard, request.group_id
         if shard is None or not shard.prepares_heartbeats(group_id):
             return None
-        heartbeat, answers = shard.prepare_heartbeat(request), _heartbeat_answers(version)
+        heartbeat, answers = shard.prepare_heartbeat(request), self._answers_of(version)
         # No functions with names: as C they would be cycles with what they close over.
         return Prepared(
             frame,
@@ -203,7 +206,7 @@ class GroupApis:
         steady = None if shard is None else shard.prepare_steady(request)
         if steady is None:
             return None
-        answer, durable_log = EncodedResponse(steady.response, version), runner.durable_log
+        answer, durable_log = self._encoded_steady(steady, version), runner.durable_log
 
         def is_shown() -> bool:
             is_served = runner.shard is shard and has_consumer_groups()
@@ -227,6 +230,7 @@ class GroupApis:
         template = None if commit is None else template_of_commit(request, version, frame)
         if commit is None or template is None:
             return None
+        commit.response.count = self.counts[8].encoded()
         return Prepared(
             frame,
             lambda: runner.shard is shard and runner.may_write and commit.is_current(),
@@ -235,6 +239,20 @@ class GroupApis:
             ),
             template=template,
         )
+
+    def _encoded_steady(self, steady: SteadyHeartbeat, version: int) -> EncodedResponse:
+        return EncodedResponse(steady.response, version, self.counts[68].encoded())
+
+    def _answers_of(self, version: int) -> dict[ErrorCode, EncodedResponse]:
+        """Return the Heartbeat responses of one version by error code, each encoded once."""
+        answers = self._heartbeat_answers.get(version)
+        if answers is None:
+            counts = self.counts[12]
+            answers = self._heartbeat_answers[version] = {
+                error: EncodedResponse(HeartbeatResponse(error_code=error), version, counts.encoded(error))
+                for error in ErrorCode
+            }
+        return answers
 
     def txn_offset_commit(self, request: TxnOffsetCommitRequest, pending: Pending) -> None:
         """Hand the request to the shard of the group, once the transaction coordinator has verified it."""
@@ -393,9 +411,3 @@ def _prepare_heartbeat(runner: ShardRunner[Shard], request: HeartbeatRequest) ->
     is_loading = runner.state is ShardState.LOADING
     error = ErrorCode.NONE if is_loading else ErrorCode.NOT_COORDINATOR  # docs/kafka.md 3.69
     return lambda now_ms: error
-
-
-@cache
-def _heartbeat_answers(version: int) -> dict[ErrorCode, EncodedResponse]:
-    """Return the Heartbeat responses of one version by error code, each encoded once."""
-    return {error: EncodedResponse(HeartbeatResponse(error_code=error), version) for error in ErrorCode}

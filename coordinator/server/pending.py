@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any, Final, Protocol
 
+from coordinator.server.api_counts import ApiCounts
 from protocol.codec.primitives import Buffer
 from protocol.errors import EncodeError
 from protocol.framing import EncodedResponse, response_frame
@@ -23,6 +25,8 @@ class ApiTraits(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def counts(self) -> ApiCounts: ...
     @property
     def pipelines(self) -> bool:
         """Whether the next request may start before this one is answered, if it pipelines too."""
@@ -63,6 +67,7 @@ class Pending:
         "correlation_id",
         "frame_bytes",
         "held_bytes",
+        "received_s",
     )
 
     def __init__(
@@ -82,6 +87,7 @@ class Pending:
         self.frame_bytes = frame_bytes
         # Bytes counted in the memory pool until there is an answer, even if the peer is gone.
         self.held_bytes = 0
+        self.received_s = 0.0  # When a request that is timed was received; 0: it is not timed.
         self.chunks: Sequence[Buffer] | None = None  # The framed answer, from the moment it is known.
 
     @property
@@ -110,6 +116,7 @@ class Pending:
         if not self.connection.is_open:
             return
         if isinstance(response, EncodedResponse):
+            response.count.sent += 1
             frame = response.frame(self.correlation_id)
             self.chunks = (frame,)
             self.connection.on_framed(self, frame)
@@ -119,7 +126,15 @@ class Pending:
         except EncodeError as error:
             self.drop(str(error))
             return
+        self._count(response)
         self.connection.on_answered(self)
+
+    def _count(self, response: Any) -> None:
+        """Count an answer, the errors in it, and how long it took."""
+        counts = self.api.counts
+        counts.add(response)
+        if self.received_s and counts.latencies is not None:
+            counts.latencies.add(perf_counter() - self.received_s)
 
     def reply_aside(
         self, make: Callable[[], Any], run: Callable[[Callable[[], object], Callable[[Any], None]], None]
@@ -140,11 +155,13 @@ class Pending:
             self.drop(str(error))
         else:
             self.chunks = framed.result()
+            self.api.counts.answered += 1  # It is too large to look for errors in it, and has none as a rule.
             self.connection.on_answered(self)
 
     def no_reply(self) -> None:
         """Leave the order without an answer, as Produce with acks=0 does."""
         self.release_memory()
+        self.api.counts.answered += 1
         self.chunks = []
         self.connection.on_answered(self)
 

@@ -101,6 +101,7 @@ class Prepared:
             encoded = self.answer(now_ms)
             if encoded is None:
                 break
+            encoded.count.sent += 1
             pieces += (encoded.before, bytes(data[position + HEAD_BYTES : position + REST_AT]), encoded.after)
             position += self.size_bytes
         return pieces, position

@@ -82,7 +82,10 @@ class Server:
         self._connections: dict[Connection, str] = {}  # The peer's address by connection.
         self._per_ip: Counter[str] = Counter()
         self._all_disconnected = asyncio.Event()
-        self._refused = 0
+        self.accepted = 0
+        """Number of connections since the start, those that were refused too;"""
+        self.refused = 0
+        """and of those the ones refused over a maximum."""
         self._endpoints: dict[str, tuple[str, int]] = {}
         self._bound: list[str] = []
 
@@ -166,6 +169,7 @@ class Server:
     def on_connected(self, connection: Connection, ip: str) -> None:
         """Count a new connection; one over a maximum is closed at once."""
         self._connections[connection] = ip
+        self.accepted += 1
         self._all_disconnected.clear()
         self._per_ip[ip] += 1
         over = len(self._connections) > self.max_connections
@@ -180,14 +184,14 @@ class Server:
         self._set_timer(self, connection, deadline_ms)
 
     def _refuse_surplus(self, connection: Connection) -> None:
-        self._refused += 1
-        if self._refused % REFUSED_LOG_EVERY == 1:
+        self.refused += 1
+        if self.refused % REFUSED_LOG_EVERY == 1:
             log.warning(
                 "too many connections",
                 peer=connection.peer,
                 max_connections=self.max_connections,
                 max_connections_per_ip=self.max_connections_per_ip,
-                refused_so_far=self._refused,
+                refused_so_far=self.refused,
             )
         connection.close()
 
@@ -242,8 +246,18 @@ class Server:
                 await asyncio.wait_for(self._all_disconnected.wait(), within_s)
 
     @property
+    def connection_count(self) -> int:
+        """Number of connections that are open."""
+        return len(self._connections)
+
+    @property
     def has_connections(self) -> bool:
         return bool(self._connections)
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """The open connections, for those who look at them."""
+        return tuple(self._connections)
 
     @property
     def addresses(self) -> str:

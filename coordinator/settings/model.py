@@ -13,10 +13,11 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from coordinator.settings import group_kinds
 from coordinator.settings.listeners import ListenerConfig, parse_listeners
+from coordinator.settings.operators import OperatorSettings
 from coordinator.settings.plugins import without_plugins
 from coordinator.settings.rules import ConflictsError, conflicts
 from coordinator.settings.types import (
@@ -45,7 +46,7 @@ MS_PER_MINUTE: Final = 60_000
 MS_PER_HOUR: Final = 3_600_000
 
 
-class Settings(BaseModel):
+class Settings(OperatorSettings):
     """All settings, checked and immutable. The constructor reads no file and no environment.
 
     Raises pydantic's ValidationError, whose messages say what is allowed; `settings_sources.load` turns
@@ -360,9 +361,6 @@ class Settings(BaseModel):
     )
     muster_history_topic_retention_bytes: LongCountOrNone = Field(
         104_857_600, description="Size of a partition of __group_events; -1: without a limit."
-    )
-    muster_turn_log_ms: Count = Field(
-        100, description="A turn of the event loop that takes so long, of CPU or by the clock, is logged."
     )
     muster_log_level: Annotated[str, Choice(("debug", "info", "warning", "error"))] = Field(
         "info", description="The least serious lines that are logged."

@@ -82,7 +82,12 @@ Of the coordinator's own names, `group.*` and `offset*`, those are:
 
 def settings_page() -> str:
     """Return the whole page, in Markdown."""
-    return _HEAD + "".join(map(_row, Settings.model_fields))
+    return _HEAD + "".join(map(_row, sorted(Settings.model_fields, key=_is_own)))
+
+
+def _is_own(attribute: str) -> bool:
+    """Whether a setting is ours: those come last, otherwise in the order of the model."""
+    return attribute.startswith("muster_")
 
 
 def kind_of(attribute: str) -> Kind:

@@ -56,7 +56,7 @@ from coordinator.groups.classic.timers import (
 from coordinator.groups.consumer.computing import Computed, NotComputed
 from coordinator.groups.consumer.record_schemas import CONSUMER_GROUP_SCHEMAS
 from coordinator.groups.consumer.replay import replay_record
-from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
+from coordinator.groups.consumer.shard_groups import ConsumerGroups, ConsumerGroupSettings
 from coordinator.groups.consumer.steady import SteadyHeartbeat, steady_heartbeat
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
@@ -82,6 +82,7 @@ from coordinator.offsets.transactional_commit import (
 from coordinator.shard import classic_requests, consumer_groups
 from coordinator.shard.delete_groups import delete_groups
 from coordinator.shard.list_groups import list_groups
+from coordinator.shard.margins import begin_margin_window, margins
 from coordinator.shard.snapshot import StatePart
 from coordinator.shard.waiting import WaitingEvents
 from coordinator.topic_catalog import TopicCatalog
@@ -208,6 +209,19 @@ class Shard:
     def release(self, group_id: str) -> Event | None:
         """Return the next event of a group that was held back while a target was computed; None for none."""
         return self._waiting.release(group_id)
+
+    def margins(self, group_id: str) -> dict[str, float]:
+        """The heartbeat margins of the group's members by member id, of those that were heard of late."""
+        return margins(self._state, group_id)
+
+    def begin_margin_window(self, group_id: str) -> None:
+        """Let a new window of the group's heartbeat margins begin; the two newest count."""
+        begin_margin_window(self._state, group_id)
+
+    @property
+    def consumers(self) -> ConsumerGroups:
+        """The consumer groups with all that is known of them, for those who look at them."""
+        return self._state.consumers
 
     @property
     def size(self) -> int:

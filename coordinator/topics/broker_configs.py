@@ -70,7 +70,7 @@ def _text(name: str, value: object) -> str | None:
     if value is None:
         return None
     if isinstance(value, tuple):
-        return ",".join(map(str, value)) or BROKER_OPTIONS[name].default
+        return ",".join(map(str, value)) or (BROKER_OPTIONS[name].default if name in BROKER_OPTIONS else "")
     return plain_text(value.value if isinstance(value, Enum) else value)
 
 

@@ -60,7 +60,10 @@ class Partition:
     """One partition of a topic; every method runs on the event-loop thread."""
 
     __slots__ = (
+        "__weakref__",
         "_is_encoding",
+        "_marker_end",
+        "_markers_from",
         "_owns_log",
         "_queued",
         "_services",
@@ -87,6 +90,8 @@ class Partition:
         self.log = partition_log
         self.durable_log = DurableLog(partition_log, services.log_host(topic))
         self.verifications = ProducerVerifications()
+        # The last markers that were written here, side by side: the first one's offset, and the end of the last.
+        self._markers_from = self._marker_end = -1
         self._services = services
         self._is_encoding = False  # Whether a batch is being encoded on a thread; it is appended next.
         # Appends that wait for a batch or the producers' state.
@@ -245,10 +250,20 @@ class Partition:
         """
         self.durable_log.owner.stage()  # Records that a shard has gathered take the offsets before this batch.
         base_offset = self.durable_log.append(data, self._services.wall_ms())
+        if batch.is_control:
+            if base_offset != self._marker_end:
+                self._markers_from = base_offset
+            self._marker_end = base_offset + 1
         if batch.is_transactional:
             self.verifications.end(batch.producer_id)
         self.durable_log.flush()
         return base_offset
+
+    @property
+    def data_end(self) -> int:
+        """The offset from which there are only markers up to the high watermark, as far as it is known."""
+        end = self.high_watermark
+        return self._markers_from if end == self._marker_end else end
 
     def append_local(self, data: bytearray, done: OnDone | None = None) -> None:
         """Append a batch that the daemon made (`encode_batch`); `done` is called when it is on the disk."""

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from coordinator.effects import HistoryRow, MarkersWanted, RequestContext, outcome_of
+from coordinator.effects import Event, HistoryRow, MarkersWanted, Records, RequestContext, outcome_of
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.loading import load_shard
 from coordinator.runtime.shard_runner import ShardRunner
@@ -60,6 +60,7 @@ class RuntimeWorld(ManualTimers):
         self.queue: deque[Callable[[], None]] = deque()
         self.history: list[HistoryRow] = []
         self.dirty: dict[ShardRunner[Any], None] = {}
+        self.commits: dict[str, int] = {}
         self.flush_count = 0
         self.sliced = 0  # Works that were asked for in slices.
         self.no_room: list[StorageError] = []  # The errors of the logs that wait for disk space.
@@ -96,6 +97,9 @@ class RuntimeWorld(ManualTimers):
 
     def on_dirty(self, runner: ShardRunner[Any]) -> None:
         self.dirty[runner] = None
+
+    def count_records(self, event: Event, records: Records) -> None:
+        """Nobody counts."""
 
     def on_gathered(self, weight: int) -> None:
         """Nothing is handled ahead of the turn's end."""

@@ -11,9 +11,7 @@ from rich.table import Table
 
 from coordinator.effects import GroupEvent
 from coordinator.history.events import encode_event
-from muster.groups.history import GroupHistory
-from muster.groups.rebalance_views import Phases, RebalanceView
-from muster.groups.rebalances import (
+from coordinator.history.rebalances import (
     ASSIGNING,
     FIRST_PHASES,
     JOINING,
@@ -22,6 +20,8 @@ from muster.groups.rebalances import (
     SYNCING,
     Rebalance,
 )
+from muster.groups.history import GroupHistory
+from muster.groups.rebalance_views import Phases, RebalanceView
 from muster.groups.tables import UNKNOWN, add_row, new_table
 
 PHASE_WORDS: Final = {

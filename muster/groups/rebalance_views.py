@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from coordinator.effects import GroupEvent
-from muster.groups.rebalances import (
+from coordinator.history.rebalances import (
     ENDS_OF_A_PHASE,
     FIRST_PHASES,
     REBALANCING,

@@ -12,10 +12,11 @@ import re
 import sys
 import termios
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Final
 
 from rich.console import Group
@@ -27,10 +28,13 @@ from muster.cluster import Cluster
 from muster.connection import Connection
 from muster.groups import tables
 from muster.groups.descriptions import NoSuchGroupError, describe_group
+from muster.groups.live_figures import NOT_KNOWN, LiveFigures, live_figures
 from muster.groups.running import AsJson, run
 from muster.groups.selection import Several
 from muster.groups.sights import Sight
 from muster.groups.watch_command import Polling, seen_now
+from muster.groups.why.words import span
+from muster.http_api import find_http
 from muster.sentences import remark, visible
 
 ROWS_MAX: Final = 500
@@ -46,6 +50,8 @@ class Order(Enum):
     MEMBERS = "members"
     STATE = "state"
     GROUP = "group"
+    LOST = "time lost"
+    MARGIN = "margin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ class Row:
 
     sight: Sight
     growth: float | None
+    figures: LiveFigures = NOT_KNOWN
 
 
 ORDERS: Final[dict[Order, Callable[[Row], Any]]] = {
@@ -62,12 +69,19 @@ ORDERS: Final[dict[Order, Callable[[Row], Any]]] = {
     Order.MEMBERS: lambda row: (-len(row.sight.members), row.sight.group_id),
     Order.STATE: lambda row: (row.sight.state, row.sight.group_id),
     Order.GROUP: lambda row: row.sight.group_id,
+    Order.LOST: lambda row: (-(row.figures.lost_ms or 0), row.sight.group_id),
+    Order.MARGIN: lambda row: (2.0 if row.figures.margin is None else row.figures.margin, row.sight.group_id),
 }
 
 
-def rows_of(before: dict[str, Sight], now: dict[str, Sight]) -> list[Row]:
+def rows_of(
+    before: dict[str, Sight], now: dict[str, Sight], figures: Mapping[str, LiveFigures] = MappingProxyType({})
+) -> list[Row]:
     """The rows of a round, with what has changed since the round before."""
-    return [Row(sight, _growth(before.get(group_id), sight)) for group_id, sight in now.items()]
+    return [
+        Row(sight, _growth(before.get(group_id), sight), figures.get(group_id, NOT_KNOWN))
+        for group_id, sight in now.items()
+    ]
 
 
 def _growth(before: Sight | None, now: Sight) -> float | None:
@@ -149,11 +163,12 @@ def top(
                 await _Live(cluster, chosen, group, rounds).run()
                 return 0
             before: dict[str, Sight] = {}
+            api = await find_http(cluster)
             async for _ in rounds.rounds():
                 now = await seen_now(cluster, chosen, group, before)
-                rows = Screen().shown(rows_of(before, now))
+                rows = Screen().shown(rows_of(before, now, await live_figures(api)))
                 if as_json:
-                    tables.show_json([asdict(row.sight) | {"lag_per_s": row.growth} for row in rows])
+                    tables.show_json(list(map(_json, rows)))
                 else:
                     tables.show(table(rows))
                 before = now
@@ -163,15 +178,24 @@ def top(
     return run(command())
 
 
+def _json(row: Row) -> dict[str, Any]:
+    return asdict(row.sight) | {"lag_per_s": row.growth} | asdict(row.figures)
+
+
 def table(rows: list[Row], chosen: int | None = None) -> Table:
-    """The rows as a table; the chosen one is marked."""
-    made = tables.new_table("", "group", "state", "members", "partitions", "lag", "lag/s", "unknown")
+    """The rows as a table, the chosen one marked; with the figures that only a Muster has, where there are any."""
+    has_figures = any(row.figures is not NOT_KNOWN for row in rows)
+    more = ("time lost", "margin") if has_figures else ()
+    made = tables.new_table("", "group", "state", "members", "partitions", "lag", "lag/s", "unknown", *more)
     for number, row in enumerate(rows):
         sight = row.sight
         growth = None if row.growth is None else f"{row.growth:+,.1f}"
         mark = ">" if number == chosen else " "
         figures = (len(sight.members), sight.partitions, f"{sight.lag:,}", growth, sight.unmeasured)
-        tables.add_row(made, mark, sight.group_id, sight.state, *figures)
+        lost_ms, margin = row.figures.lost_ms, row.figures.margin
+        lost = None if lost_ms is None else span(lost_ms)
+        own = (lost, None if margin is None else f"{margin:.0%}") if has_figures else ()
+        tables.add_row(made, mark, sight.group_id, sight.state, *figures, *own)
     return made
 
 
@@ -209,9 +233,10 @@ class _Live:
 
     async def _look(self) -> None:
         before: dict[str, Sight] = {}
+        api = await find_http(self._cluster)
         async for _ in self._polling.rounds():
             now = await seen_now(self._cluster, self._chosen, self._named, before)
-            self._rows, before = rows_of(before, now), now
+            self._rows, before = rows_of(before, now, await live_figures(api)), now
             self._keyed.set()
 
     def _on_keys(self, typed: str) -> None:

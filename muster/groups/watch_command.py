@@ -1,6 +1,7 @@
 """`muster groups watch`: a line for each change of groups, on any Kafka.
 
-It asks again and again, so a state that is shorter than the interval is not seen, and it says so.
+A Muster sends them over HTTP as they happen (`live_watch`). Others are asked again and again, so a state that is
+shorter than the interval is not seen, and it says so.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -20,10 +22,12 @@ from muster.connection import Connection
 from muster.durations import parse_timeout, spoken
 from muster.groups import tables
 from muster.groups.descriptions import DEAD
+from muster.groups.live_watch import watch_live
 from muster.groups.running import run
 from muster.groups.selection import Several
 from muster.groups.sights import Sight, look_at
 from muster.groups.wait_command import told
+from muster.http_api import NoHttp, find_http
 from muster.sentences import remark
 from muster.usage import UsageError
 
@@ -35,13 +39,19 @@ DEFAULT_INTERVAL: Final = "2s"
 class Polling:
     """The options that say how often to look."""
 
-    interval: Annotated[str, Parameter(help="look so often: 500ms, 2s")] = DEFAULT_INTERVAL
+    interval: Annotated[
+        str | None, Parameter(help=f"look so often: 500ms, 2s [default: {DEFAULT_INTERVAL}]")
+    ] = None
     times: Annotated[int | None, Parameter(help="look so many times, then end; without: until Ctrl-C")] = None
+
+    @property
+    def is_given(self) -> bool:
+        return self.interval is not None or self.times is not None
 
     def interval_ms(self) -> int:
         """Raises UsageError."""
         try:
-            return parse_timeout(self.interval)
+            return parse_timeout(self.interval or DEFAULT_INTERVAL)
         except ValueError as error:
             raise UsageError(f"--interval {error}") from None
 
@@ -71,15 +81,20 @@ def watch(
 ) -> int:
     """Show each change of groups' states and members as it happens, of all groups unless some are said.
 
-    It asks again and again: states that are shorter than --interval are not seen.
+    A Muster with HTTP sends them, with the reason of each. Others, and with --interval or --times, are asked again
+    and again: states that are shorter than the interval are not seen.
     """
 
     async def command() -> int:
         chosen = several if group or several.is_given else Several(all_groups=True)
         chosen.check(group)
-        remark(polling.caveat)
         before: dict[str, Sight] = {}
         async with connection.connected() as cluster:
+            api = None if polling.is_given else await find_http(cluster)
+            if api is not None:
+                with suppress(NoHttp):  # It is not there for us: then it is asked as any other.
+                    await watch_live(api, chosen, group, jsonl=jsonl)
+            remark(polling.caveat)
             async for _ in polling.rounds():
                 now = await seen_now(cluster, chosen, group, before)
                 for group_id, sight in now.items():

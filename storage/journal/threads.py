@@ -19,6 +19,7 @@ from typing import Final
 from storage.files import OnFlushed, StorageError
 from storage.flusher import Post
 from storage.journal.journal import Journal, Outcomes
+from storage.latencies import Latencies
 from storage.log.staged_log import StagedLog
 
 WRITE_BEHIND_S: Final = 0.2
@@ -61,7 +62,9 @@ class JournalThreads:
         self._in_flight: dict[StagedLog, list[OnFlushed]] = {}
         self._is_begin_due = False
         self._rounds: SimpleQueue[dict[StagedLog, list[OnFlushed]] | None] = SimpleQueue()
-        self._ended: SimpleQueue[tuple[Failed, BaseException | None]] = SimpleQueue()
+        self._ended: SimpleQueue[tuple[Failed, BaseException | None, float]] = SimpleQueue()
+        self.latencies = Latencies()
+        """How long each frame took, with its sync."""
         self._is_behind = Event()
         self._is_wanted = Event()
         self._is_much_behind = Event()
@@ -96,7 +99,8 @@ class JournalThreads:
 
     def _settle(self) -> None:
         """Call back for the frame that has ended, and begin the next."""
-        failed, bug = self._ended.get()
+        failed, bug, took_s = self._ended.get()
+        self.latencies.add(took_s)
         ended, self._in_flight = self._in_flight, {}
         for log, waiting in ended.items():
             for done in waiting:
@@ -139,6 +143,7 @@ class JournalThreads:
         while (logs := self._rounds.get()) is not None:
             failed: Failed = {}
             bug: BaseException | None = None
+            began_s = monotonic()
             try:
                 failed = self._journal.write(logs)
             except BaseException as error:  # Not swallowed: the event loop's thread raises it.
@@ -146,10 +151,11 @@ class JournalThreads:
                 failed = {log: StorageError("write", log.directory, repr(error)) for log in logs}
                 for log, failure in failed.items():
                     log.frame_failed(failure)
+            took_s = monotonic() - began_s
             self._is_behind.set()
             if self._journal.bytes_behind >= WRITE_BEHIND_BYTES:
                 self._on_much_behind()
-            self._ended.put((failed, bug))
+            self._ended.put((failed, bug, took_s))
             if not self._closed:
                 self._post(self._settle_posted)
 

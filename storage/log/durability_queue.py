@@ -38,6 +38,12 @@ class DurabilityQueue:
     def is_empty(self) -> bool:
         return not self._waiting
 
+    def oldest_ms(self) -> int | None:
+        """Since when the first callback waits; None if there is none, or if nothing times out."""
+        if not self._waiting or self._timeout_ms is None:
+            return None
+        return self._waiting[0][1] - self._timeout_ms
+
     def add(self, position: int, now_ms: int, done: OnDone) -> None:
         """Have `done` called once the log is durable up to `position`; with an error on failure or timeout."""
         timeout_ms = self._timeout_ms

@@ -14,11 +14,12 @@ again. Knows no requests; all of it runs on the event-loop thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from protocol.errors import ErrorCode, OnDone
 from storage.files import CorruptSegment, OnFlushed, StorageError
+from storage.latencies import Latencies
 from storage.log.durability_queue import DurabilityQueue
 from storage.log.log_states import (
     ACTIVE,
@@ -68,6 +69,9 @@ class LogHost:
     schedule_flush: Callable[[Any, OnFlushed], None]  # The kind of log that its flusher takes.
     wait_for_disk_space: Callable[[Any, StorageError], None]  # These two have `try_again` called later.
     try_later: Callable[[Any], None]
+    holds: Latencies = field(default_factory=Latencies)
+    """For how long the first of the replies that a flush let go had been held, of logs in which nothing waits for
+    ever; one for each flush that let any go."""
 
 
 class DurableLog:
@@ -188,6 +192,9 @@ class DurableLog:
         self.durable_offset = self._flush_end = self.log.durable_offset
         is_all = self.log.next_offset == self.durable_offset
         self.log.producers.settle()
+        oldest_ms = self._queue.oldest_ms()
+        if oldest_ms is not None:
+            self._host.holds.add((self._host.now_ms() - oldest_ms) / 1000)
         self._queue.release(self.durable_offset)
         if self.log.is_written_behind:
             self.flush()

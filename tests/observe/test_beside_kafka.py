@@ -28,6 +28,7 @@ from coordinator.groups.consumer.record_schemas import (
 from coordinator.groups.record_codec import decode_record
 from coordinator.groups.record_schemas import GroupMetadataKey
 from coordinator.history.events import encode_event
+from coordinator.history.rebalances import RebalanceFold
 from harness.kafka_broker import KafkaBroker
 from harness.observer import Observer, unique
 from harness.processes import free_port, wait_until
@@ -35,7 +36,6 @@ from harness.wire import WireClient
 from muster.cli import run
 from muster.closed_output import STATUS_NOT_READ
 from muster.groups.rebalance_views import rebalance_views
-from muster.groups.rebalances import RebalanceFold
 from muster.observe.commands import Extent, Output, observe
 from muster.observe.reading import read_stored_history
 from muster.observe.store import STATE, open_events

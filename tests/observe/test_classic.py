@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coordinator.history.events import encode_event
+from coordinator.history.rebalances import FIRST_PHASES
 from muster.groups.event_records import read_event
 from muster.groups.rebalance_views import rebalance_views
-from muster.groups.rebalances import FIRST_PHASES
 from muster.observe.evidence import REMOVED_IDS_MAX
 from tests.observe.offsets_log import OffsetsLog, evidence, generation, member, members_of, told, tombstone
 

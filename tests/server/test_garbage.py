@@ -21,6 +21,7 @@ from uuid import uuid4
 import pytest
 import uvloop
 
+from coordinator.server.api_counts import ApiCounts
 from coordinator.server.connection import Connection
 from coordinator.server.decoding import ASIDE_FROM_BYTES
 from coordinator.server.pending import Pending
@@ -166,7 +167,11 @@ def test_an_answer_that_a_thread_cannot_encode_goes_at_once() -> None:
     channel = Channel()
     with garbage_kept() as found:
         pending = Pending(
-            cast(Any, channel), SimpleNamespace(name="DescribeGroups", pipelines=False), 0, 1, "c"
+            cast(Any, channel),
+            SimpleNamespace(name="DescribeGroups", pipelines=False, counts=ApiCounts(15)),
+            0,
+            1,
+            "c",
         )
         pending.reply_aside(an_answer_too_long, on_a_thread)
         del pending

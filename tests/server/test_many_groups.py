@@ -14,6 +14,7 @@ import pytest
 
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_codec import encode_record
+from coordinator.server.api_counts import ApiCounts
 from coordinator.server.pending import Pending
 from coordinator.server.splitting import (
     MAX_ENCODED_ON_LOOP,
@@ -170,7 +171,9 @@ def test_a_large_answer_is_few_chunks_when_it_comes_back_from_the_thread() -> No
     answer = ListGroupsResponse(
         groups=[ListedGroup(group_id=f"g-{number}", protocol_type="") for number in range(30_000)]
     )
-    pending = Pending(client, SimpleNamespace(name="ListGroups", pipelines=False), 4, 7, "test")  # type: ignore[arg-type]
+    pending = Pending(
+        client, SimpleNamespace(name="ListGroups", pipelines=False, counts=ApiCounts(16)), 4, 7, "test"
+    )  # type: ignore[arg-type]
     pending.reply_aside(lambda: answer, loop.run_aside)
     ((work, done),) = loop.aside
     future: Future[object] = Future()

@@ -30,6 +30,7 @@ from coordinator.runtime.turn_share import DIRECT_S, SLICE_S, TurnShare
 from coordinator.shard.shard import Shard
 from harness.doubles.topics import Topics
 from protocol.records.records import Codec
+from protocol.messages.offset_commit import OffsetCommitRequest
 from storage.files import StorageError
 from storage.flusher import Flusher
 from storage.log.durable_log import DurableLog
@@ -353,6 +354,7 @@ class Commit:
 
     def __init__(self, count: int) -> None:
         self.count, self.handled = count, 0
+        self.request = OffsetCommitRequest(group_id="g", topics=[])
 
     def handle(self, event: PreparedCommitReceived, now_ms: int) -> Result:
         self.handled += 1

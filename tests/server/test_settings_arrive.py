@@ -70,9 +70,19 @@ GIVEN: Final[dict[str, Any]] = {
     "muster_flush_threads": 6,
     "muster_history_events_per_group": 77,
     "muster_log_level": "warning",
+    "muster_metrics_groups_max": 55,
+    "muster_metrics_groups_include": "in.*",
+    "muster_metrics_groups_exclude": ".*out",
+    "muster_metrics_partitions": "lagging",
+    "muster_metrics_compatible": ("kminion",),
 }
 
 HELD_OTHERWISE: Final = {
+    "muster_metrics_groups_include": "tests/metrics/test_group_walk.py::"
+    "test_expressions_say_which_groups_have_series",
+    "muster_metrics_groups_exclude": "tests/metrics/test_group_walk.py::"
+    "test_expressions_say_which_groups_have_series",
+    "muster_http_listeners": "tests/http/test_http_daemon.py::test_a_port_that_the_system_chose_is_shown",
     "listeners": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",
     "advertised_listeners": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",
     "listener_security_protocol_map": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",
@@ -209,7 +219,16 @@ def buffer_bytes(daemon: Daemon, option: int) -> int:
 
 def events_per_group(daemon: Daemon) -> object:
     assert daemon._history is not None
-    return daemon._history._history._events_per_group
+    return daemon._history.history._events_per_group
+
+
+def compatible_names(daemon: Daemon) -> object:
+    series = daemon.metrics._partitions
+    return tuple(
+        name
+        for name, is_on in (("kafka_exporter", series._kafka_exporter), ("kminion", series._kminion))
+        if is_on
+    )
 
 
 ARRIVALS: Final[tuple[Arrival, ...]] = (
@@ -269,6 +288,10 @@ ARRIVALS: Final[tuple[Arrival, ...]] = (
     ("log_dir", lambda daemon: str(daemon.broker.producer_ids._path.parent)),
     ("muster_turn_log_ms", lambda daemon: round(daemon.turn_watch._limit_s * 1000)),
     ("muster_flush_threads", lambda daemon: len(daemon._flusher._threads)),
+    # Metrics.
+    ("muster_metrics_groups_max", lambda daemon: daemon.metrics.walk._groups_max),
+    ("muster_metrics_partitions", lambda daemon: daemon.metrics._partitions._partitions),
+    ("muster_metrics_compatible", compatible_names),
     (
         "log_retention_check_interval_ms",
         lambda daemon: interval_ms(daemon, daemon._maintenance._apply_retention),

@@ -14,6 +14,7 @@ from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.classic.states import HEARTBEAT_ANSWER
+from coordinator.groups.margins import note_left
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -48,6 +49,8 @@ def prepare_heartbeat(groups: dict[str, Group], request: HeartbeatRequest) -> He
             return group.membership_error(member_id, instance_id)
         if generation_id != group.generation_id:
             return ErrorCode.ILLEGAL_GENERATION
+        if (left_ms := member.session_deadline_ms - now_ms) < member.least_left_ms and not member.is_parked:
+            note_left(member, left_ms)
         member.session_deadline_ms = now_ms + member.session_timeout_ms
         return HEARTBEAT_ANSWER[group.state]
 

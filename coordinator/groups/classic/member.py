@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from coordinator.effects import ReplyTo
 from coordinator.groups.causes import Cause
+from coordinator.groups.margins import NOT_HEARD
 
 
 class OfferedProtocol(NamedTuple):
@@ -46,6 +47,8 @@ class Member:
     awaiting_sync: Parked | None = None
     session_deadline_ms: int = 0
     session_timer_ms: int | None = None  # When the session timer will fire; never after the deadline.
+    least_left_ms: int = NOT_HEARD  # Of its session, when it was heard: see `margins`.
+    least_left_before_ms: int = NOT_HEARD
     taken_over_by: tuple[str, str] | None = (
         None  # Static members: client id and host of the process that last took over the instance id.
     )

@@ -14,6 +14,7 @@ from coordinator.groups.consumer.timers import (
     RevocationTimer,
 )
 from coordinator.groups.consumer.watched_topics import WatchedTopics
+from coordinator.groups.margins import NOT_HEARD, note_left
 
 REFRESH_MS: Final = 2**31 - 1
 """After so long a group's topics are looked at anew even if no change was reported, as in Kafka."""
@@ -25,6 +26,8 @@ class Session:
 
     deadline_ms: int
     timer_ms: int  # When its timer fires, no later than the deadline.
+    least_left_ms: int = NOT_HEARD  # When its member was heard: see `margins`.
+    least_left_before_ms: int = NOT_HEARD
 
 
 class Revocation(NamedTuple):
@@ -73,9 +76,13 @@ class SoftState:
     def begin_session(self, member_id: str, now_ms: int, timeout_ms: int, effects: Effects) -> None:
         """Let a session begin now. A timer that fires no later is left alone: it is armed again when it fires."""
         deadline_ms = now_ms + timeout_ms
+        session = self.sessions.get(member_id)
+        if session is not None and (left_ms := session.deadline_ms - now_ms) < session.least_left_ms:
+            note_left(session, left_ms)
         if self.move_session(member_id, deadline_ms):
             return
-        self.sessions[member_id] = Session(deadline_ms, deadline_ms)
+        least_left_ms = NOT_HEARD if session is None else session.least_left_ms
+        self.sessions[member_id] = Session(deadline_ms, deadline_ms, least_left_ms)
         effects.set_timer(MemberSessionTimer(self.group_id, member_id), deadline_ms)
 
     def move_session(self, member_id: str, deadline_ms: int) -> bool:

@@ -14,6 +14,7 @@ from coordinator.groups.consumer.heartbeat import is_whole, says_nothing_new
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.shard_groups import ConsumerGroups
 from coordinator.groups.consumer.soft_state import Session
+from coordinator.groups.margins import note_left
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -56,6 +57,8 @@ class SteadyHeartbeat:
         session = self._session_if_it_holds(now_ms)
         if session is None:
             return False
+        if (left_ms := session.deadline_ms - now_ms) < session.least_left_ms:
+            note_left(session, left_ms)
         session.deadline_ms = now_ms + self._session_timeout_ms
         return True
 

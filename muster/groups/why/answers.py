@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
+from coordinator.history.rebalances import ENDS_OF_A_PHASE, UNKNOWN, Rebalance
 from muster.groups.descriptions import CLASSIC, GroupDescription
 from muster.groups.rebalance_views import RebalanceView, rebalance_views
-from muster.groups.rebalances import ENDS_OF_A_PHASE, UNKNOWN, Rebalance
 from muster.groups.why.cases import Case, identity, is_inferred, who
 from muster.groups.why.client_texts import meaning
 from muster.groups.why.rules import rule_of

@@ -5,15 +5,16 @@ A cluster without a history still describes a group that rebalances now. A group
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordinator.history.events import TOPIC
+from coordinator.history.rebalances import REBALANCING
 from muster.cluster import Cluster, ClusterError
 from muster.groups.admin import partitions_of
 from muster.groups.descriptions import DEAD, GroupDescription, describe_members
 from muster.groups.history import NO_HISTORY, GroupHistory, read_history
-from muster.groups.rebalances import REBALANCING
 from muster.groups.why.answers import Answer, Question, answer
+from muster.groups.why.live import waiting_now
 from muster.groups.why.words import name
 
 LOOKS_MAX = 3
@@ -39,6 +40,8 @@ async def ask(cluster: Cluster, question: Question, newest: int) -> Answered:
         said = answer(question, found.as_it_happened(), group, is_whole=not found.older)
         if said.is_over is not _is_rebalancing(group):
             break
+    if said.waiting is not None:
+        said = replace(said, waiting=await waiting_now(cluster, question.group_id, said.waiting))
     if said.rebalance is None and not said.since and said.waiting is None:
         raise ClusterError(_nothing_known(question, found, group))
     return Answered(said, tuple(_remarks(found)))

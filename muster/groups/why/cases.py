@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
-from muster.groups.rebalances import ASSIGNING, RECONCILING
+from coordinator.history.rebalances import ASSIGNING, RECONCILING
 from muster.groups.why.client_texts import Said, meaning
 from muster.groups.why.words import member_name
 

@@ -14,8 +14,8 @@ from typing import Final
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
+from coordinator.history.rebalances import ASSIGNING, JOINING, LAST_PHASES, REBALANCING, SYNCING
 from muster.groups.descriptions import CONSUMER, LEFT_FOR_NOW, GroupDescription, MemberDescription
-from muster.groups.rebalances import ASSIGNING, JOINING, LAST_PHASES, REBALANCING, SYNCING
 from muster.groups.why.words import clock, member_name, name, names, span
 from protocol.topic_partition import TopicPartition
 
@@ -41,6 +41,8 @@ class MissingMember:
     awaits: tuple[str, ...] = ()  # Partitions that it is to get and does not have.
     is_away: bool = False  # A static member that has left for now, so that its place is kept.
     heard_ms: int | None = None  # How long ago its last heartbeat came: the coordinator alone knows.
+    says: str | None = None  # What it says by what it sends: likewise.
+    ends_in_ms: int | None = None  # Until it is waited for no more, if it has a time of its own: likewise.
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +172,16 @@ NAMED_MAX: Final = 10
 
 def _missing(missing: MissingMember) -> str:
     parts = [missing.member + (", which has left for now" if missing.is_away else "")]
+    if missing.says is not None:
+        parts[0] += f", which {missing.says}"
     if missing.heard_ms is not None:
         parts.append(f"last heard {span(missing.heard_ms)} ago")
     if missing.gives_up:
         parts.append(f"which has to give up {names(missing.gives_up)}")
     if missing.awaits:
         parts.append(f"which is to get {names(missing.awaits)}")
+    if missing.ends_in_ms is not None:
+        parts.append(f"for {span(missing.ends_in_ms)} more")
     return ", ".join(parts)
 
 

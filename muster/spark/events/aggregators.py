@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from coordinator.effects import GroupEvent
-from muster.groups.rebalances import RebalanceFold
+from coordinator.history.rebalances import RebalanceFold
 from muster.spark.events.churn import ChurnCounts
 from muster.spark.events.sessions import JOINS, SessionFold
 from muster.spark.events.storms import RUNNING_MAX_MS, StormRule, StormWindows

@@ -12,10 +12,10 @@ from coordinator.effects import GroupEvent
 from coordinator.groups.causes import RENAMED_SLUGS
 from coordinator.groups.causes import CauseKind as Kind
 from coordinator.history.events import encode_event
+from coordinator.history.rebalances import UNKNOWN, Rebalance, RebalanceFold
 from muster.groups.history import Newest
 from muster.groups.history_tables import PHASE_WORDS, local_time, rebalance_table
 from muster.groups.rebalance_views import rebalance_views
-from muster.groups.rebalances import UNKNOWN, Rebalance, RebalanceFold
 from muster.spark.events.aggregators import RebalanceAggregatorFactory
 from muster.spark.events.bucket import Bucket, SourceRecord
 from muster.spark.events.storms import StormRule

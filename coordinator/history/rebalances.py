@@ -1,4 +1,4 @@
-"""Folds one group's events, one by one, into rebalances; used by the command line and by the Spark jobs.
+"""Folds one group's events, one by one, into rebalances: the one place that counts them, for whoever does.
 
 A rebalance lasts from the first change until the group is Stable, Empty or Dead, however often it begins again,
 and also where the group becomes one of the other kind meanwhile; in a consumer group one event may be all of it.

@@ -1,0 +1,205 @@
+"""The lines of single groups: of the foremost ones, and of all others summed. Reads what the walk has found.
+
+Members, generation and state are read of the living groups. Series of partitions are there if they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
+
+from coordinator.metrics.families import GROUPS, OTHER
+from coordinator.metrics.group_walk import Foremost, GroupWalk
+from coordinator.metrics.living_groups import LivingGroup, living_group, unassigned_partitions
+from coordinator.metrics.rebalance_counts import GroupCounts, RebalanceCounts
+from coordinator.metrics.text import label_value, number
+from coordinator.runtime.loop import Runtime
+from coordinator.shard.shard import Shard
+from coordinator.topics.registry import TopicRegistry
+
+ROWS_AT_ONCE: Final = 100
+"""Groups whose lines are made between two chunks, of one metric."""
+
+READ_AT_ONCE: Final = 50
+"""Groups that are looked up between two chunks."""
+
+T = TypeVar("T")
+
+
+class Row(NamedTuple):
+    """One group with series of its own."""
+
+    label: str  # `group="..."`, ready.
+    value: str  # What is between the quotes.
+    group_id: str
+    shard: Shard
+    living: LivingGroup
+    counts: GroupCounts | None
+    found: Foremost
+    commits: int
+    unassigned: int | None
+
+
+class GroupSeries:
+    """Makes the lines."""
+
+    def __init__(
+        self, runtime: Runtime, registry: TopicRegistry, counts: RebalanceCounts, walk: GroupWalk
+    ) -> None:
+        self._runtime, self._registry, self._counts, self._walk = runtime, registry, counts, walk
+        self._unassigned: dict[str, tuple[object, int | None]] = {}
+
+    def rows(self) -> Iterator[Row | None]:
+        """Yield the groups with series of their own as they are now, and None where there was work."""
+        found = self._walk.found.groups
+        self._unassigned = {key: value for key, value in self._unassigned.items() if key in found}
+        for index, each in enumerate(found.values()):
+            if index % READ_AT_ONCE == READ_AT_ONCE - 1:
+                yield None
+            shard = self._runtime.runner_for(each.group_id).shard
+            living = None if shard is None else living_group(shard, each.group_id)
+            if shard is not None and living is not None:  # Else it is gone.
+                yield self._row(shard, living, each)
+
+    def _row(self, shard: Shard, living: LivingGroup, found: Foremost) -> Row:
+        group_id = found.group_id
+        value = label_value(group_id)
+        counts, commits = self._counts.groups.get(group_id), self._walk.commits.get(group_id, 0)
+        commits += self._runtime.commits.get(group_id, 0)
+        unassigned = self._unassigned_of(shard, living, group_id)
+        return Row(f'group="{value}"', value, group_id, shard, living, counts, found, commits, unassigned)
+
+    def _unassigned_of(self, shard: Shard, living: LivingGroup, group_id: str) -> int | None:
+        """Partitions that no member has; found anew where the group or some topic has changed."""
+        if not living.members:
+            return None
+        key = (living, self._registry.version)
+        known = self._unassigned.get(group_id)
+        if known is None or known[0] != key:
+            known = self._unassigned[group_id] = key, unassigned_partitions(shard, group_id, self._registry)
+        return known[1]
+
+    def lines(self, rows: Sequence[Row]) -> Iterator[str]:
+        """Yield the head of each metric, and its lines."""
+        for name, lines_of in LINES.items():
+            yield GROUPS[name].head
+            yield from chunks(rows, lines_of)
+            yield "".join(self._lines_of_others(name))
+
+    def _lines_of_others(self, name: str) -> Iterator[str]:
+        """Yield the line of all other groups, where there are any, or were while they did something."""
+        summed, others = self._walk.found.others, self._walk.others
+        group = f'{name}{{group="{OTHER}"'
+        match name:
+            case "muster_group_members" if summed.groups:
+                yield f"{group}}} {summed.members}\n"
+            case "muster_group_rebalances_total":
+                for cause, count in sorted(others.by_cause.items()):
+                    yield f'{group},cause="{cause}"}} {count}\n'
+            case "muster_group_rebalance_seconds_total" if others.by_cause:
+                yield f'{group},phase="join"}} {number(others.join_ms / 1000)}\n'
+                yield f'{group},phase="sync"}} {number(others.sync_ms / 1000)}\n'
+            case "muster_group_commits_total" if others.commits:
+                yield f"{group}}} {others.commits}\n"
+            case "muster_group_lag" if summed.groups:
+                yield f'{group},topic="{OTHER}"}} {summed.records}\n'
+            case "muster_group_lag_seconds" if summed.seconds is not None:
+                yield f'{group},topic="{OTHER}"}} {number(summed.seconds)}\n'
+
+
+def chunks(rows: Sequence[Row], lines_of: Callable[[Row], str]) -> Iterator[str]:
+    """Yield the lines of all rows, of ROWS_AT_ONCE at a time."""
+    remaining = iter(rows)
+    while some := [*islice(remaining, ROWS_AT_ONCE)]:
+        yield "".join([lines_of(row) for row in some])
+
+
+def _members(row: Row) -> str:
+    return f"muster_group_members{{{row.label}}} {row.living.members}\n"
+
+
+def _generation(row: Row) -> str:
+    return f"muster_group_generation{{{row.label}}} {row.living.generation}\n"
+
+
+def _state(row: Row) -> str:
+    return f'muster_group_state{{{row.label},state="{row.living.state}"}} 1\n'
+
+
+def _rebalances(row: Row) -> str:
+    if row.counts is None:
+        return ""
+    causes = sorted(row.counts.by_cause.items())
+    return "".join(
+        [f'muster_group_rebalances_total{{{row.label},cause="{cause}"}} {count}\n' for cause, count in causes]
+    )
+
+
+def _lost(row: Row) -> str:
+    counts, name = row.counts, "muster_group_rebalance_seconds_total"
+    if counts is None:
+        return ""
+    return (
+        f'{name}{{{row.label},phase="join"}} {number(counts.join_ms / 1000)}\n'
+        f'{name}{{{row.label},phase="sync"}} {number(counts.sync_ms / 1000)}\n'
+    )
+
+
+def _last_rebalance(row: Row) -> str:
+    if row.counts is None or row.counts.last_ended_ms is None:
+        return ""
+    at_s = number(row.counts.last_ended_ms / 1000)
+    return f"muster_group_last_rebalance_timestamp_seconds{{{row.label}}} {at_s}\n"
+
+
+def _commits(row: Row) -> str:
+    return f"muster_group_commits_total{{{row.label}}} {row.commits}\n"
+
+
+def _margin(row: Row) -> str:
+    if row.found.margin is None or not row.living.members:
+        return ""
+    return f"muster_group_heartbeat_margin_ratio{{{row.label}}} {number(round(row.found.margin, 4))}\n"
+
+
+def _unassigned(row: Row) -> str:
+    if row.unassigned is None:
+        return ""
+    return f"muster_group_unassigned_partitions{{{row.label}}} {row.unassigned}\n"
+
+
+def _lag(row: Row) -> str:
+    lags = row.found.lags.items()
+    return "".join(
+        [
+            f'muster_group_lag{{{row.label},topic="{label_value(topic)}"}} {lag.records}\n'
+            for topic, lag in lags
+        ]
+    )
+
+
+def _lag_seconds(row: Row) -> str:
+    return "".join(
+        [
+            f'muster_group_lag_seconds{{{row.label},topic="{label_value(topic)}"}} {number(lag.seconds)}\n'
+            for topic, lag in row.found.lags.items()
+            if lag.seconds is not None
+        ]
+    )
+
+
+LINES: Final[dict[str, Callable[[Row], str]]] = {
+    "muster_group_members": _members,
+    "muster_group_generation": _generation,
+    "muster_group_state": _state,
+    "muster_group_rebalances_total": _rebalances,
+    "muster_group_rebalance_seconds_total": _lost,
+    "muster_group_last_rebalance_timestamp_seconds": _last_rebalance,
+    "muster_group_commits_total": _commits,
+    "muster_group_heartbeat_margin_ratio": _margin,
+    "muster_group_unassigned_partitions": _unassigned,
+    "muster_group_lag": _lag,
+    "muster_group_lag_seconds": _lag_seconds,
+}
+"""The lines of one group, by metric."""

@@ -1,0 +1,73 @@
+"""Prometheus' text format, version 0.0.4: names, labels and values become lines. Knows no metric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Final, Literal
+
+from storage.latencies import Latencies
+
+Type = Literal["counter", "gauge", "histogram"]
+Labels = Sequence[tuple[str, str]]
+
+MAX_LABEL_CHARS: Final = 256
+"""A group id may have 32 KB, and is in some 20 lines: a longer value is cut, and ends in a hash of all of it."""
+
+_HASH_CHARS: Final = 16
+
+
+def head(name: str, kind: Type, about: str) -> str:
+    """The two lines before the samples of one metric."""
+    about = about.replace("\\", r"\\").replace("\n", r"\n")
+    return f"# HELP {name} {about}\n# TYPE {name} {kind}\n"
+
+
+def label_value(text: str) -> str:
+    """The text as it stands between the quotes of a label, cut where it is too long."""
+    if len(text) > MAX_LABEL_CHARS:
+        digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
+        text = f"{text[: MAX_LABEL_CHARS - _HASH_CHARS - 1]}…{digest}"
+    if '"' in text or "\\" in text or "\n" in text:
+        text = text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return text
+
+
+def labels_text(labels: Labels) -> str:
+    """The labels with their braces; nothing if there are none."""
+    if not labels:
+        return ""
+    return "{" + ",".join([f'{name}="{label_value(value)}"' for name, value in labels]) + "}"
+
+
+def sample(name: str, labels: Labels, value: float) -> str:
+    """One line."""
+    return f"{name}{labels_text(labels)} {number(value)}\n"
+
+
+def number(value: float) -> str:
+    """A value as the format has it: whole numbers without a point."""
+    if isinstance(value, int):
+        return str(value)
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+
+
+def histogram(name: str, labels: Labels, latencies: Latencies) -> str:
+    """The lines of one histogram."""
+    return buckets(
+        name, labels, zip(latencies.bounds_s, latencies.counts, strict=False), latencies.counts[-1]
+    ) + (
+        f"{name}_sum{labels_text(labels)} {number(latencies.sum_s)}\n"
+        f"{name}_count{labels_text(labels)} {sum(latencies.counts)}\n"
+    )
+
+
+def buckets(name: str, labels: Labels, counts: Iterable[tuple[float, int]], above: int) -> str:
+    """The lines of a histogram's buckets: from counts between bounds, cumulative ones."""
+    lines: list[str] = []
+    total = 0
+    for bound_s, count in counts:
+        total += count
+        lines.append(sample(f"{name}_bucket", (*labels, ("le", number(bound_s))), total))
+    lines.append(sample(f"{name}_bucket", (*labels, ("le", "+Inf")), total + above))
+    return "".join(lines)

@@ -1,0 +1,171 @@
+"""The walk over all groups: its bounds, who is shown, what is summed, and how little it takes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from time import thread_time
+from typing import Any
+
+import pytest
+
+from coordinator.daemon import Daemon
+from coordinator.effects import CoordinatorRecord
+from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
+from coordinator.metrics.families import OTHER
+from coordinator.metrics.group_walk import IDLE_MS, TICK_MS
+from tests.metrics.world import asked, running, samples, text_of, value, walk
+from tests.server.asking import TOPIC, commit, make_topic, produce
+
+GROUPS = 10_000
+RECORDS = 7
+
+SLICE_MAX_S = 0.006
+"""The longest slice in a test: a millisecond is meant, other processes and a collection may come in between."""
+
+
+def offset_record(group_id: str, offset: int) -> CoordinatorRecord:
+    key = OffsetCommitKey(group=group_id, topic=TOPIC, partition=0)
+    return CoordinatorRecord(key, OffsetCommitValue(offset=offset, metadata="", commit_timestamp=1))
+
+
+def fill(daemon: Daemon, names: list[str], offset_of: Callable[[int], int]) -> None:
+    """Give each group one committed offset, as a replay does: through no socket and no disk."""
+    for number, name in enumerate(names):
+        shard = daemon.runtime.runner_for(name).shard
+        assert shard is not None
+        shard.replay(offset_record(name, offset_of(number)), number)
+
+
+def topic_with_records(client: Any) -> None:
+    make_topic(client)
+    for _ in range(RECORDS):
+        assert produce(client) == 0
+
+
+async def test_the_foremost_have_series_and_the_others_are_summed(tmp_path: Path) -> None:
+    async with running(tmp_path, muster_metrics_groups_max=3) as daemon:
+        await asked(daemon, topic_with_records)
+        fill(daemon, [f"g{number}" for number in range(RECORDS + 1)], lambda number: number)
+        walk(daemon.metrics)
+        found = samples(text_of(daemon.metrics))
+        lags = {
+            dict(labels)["group"]: lag for (name, labels), lag in found.items() if name == "muster_group_lag"
+        }
+        assert lags == {"g0": 7, "g1": 6, "g2": 5, OTHER: 4 + 3 + 2 + 1}
+        assert value(found, "muster_metrics_groups", shown="yes") == 3
+        assert value(found, "muster_metrics_groups", shown="no") == RECORDS + 1 - 3
+        assert value(found, "muster_committed_offsets") == RECORDS + 1
+        assert [daemon.metrics.lag_records(f"g{number}") for number in (0, 7)] == [7, 0]
+
+
+async def test_without_room_for_any_group_all_are_summed(tmp_path: Path) -> None:
+    async with running(tmp_path, muster_metrics_groups_max=0) as daemon:
+        await asked(daemon, topic_with_records)
+        fill(daemon, ["one", "two"], lambda number: number)
+        walk(daemon.metrics)
+        found = samples(text_of(daemon.metrics))
+        assert value(found, "muster_group_lag", group=OTHER, topic=OTHER) == 7 + 6
+        assert {dict(labels).get("group", OTHER) for _, labels in found} == {OTHER}
+
+
+async def test_counts_of_the_others_grow_only_by_what_they_did_as_such(tmp_path: Path) -> None:
+    """A group that gets series of its own, or loses them, takes nothing of the sum along."""
+
+    def commits(*groups: str) -> Callable[[Any], None]:
+        def talk(client: Any) -> None:
+            for group_id in groups:
+                assert client.ask(commit(0, group_id), 8).topics[0].partitions[0].error_code == 0
+
+        return talk
+
+    def counts() -> tuple[float | None, ...]:
+        walk(daemon.metrics)
+        found = samples(text_of(daemon.metrics))
+        return tuple(value(found, "muster_group_commits_total", group=group) for group in ("a", "b", OTHER))
+
+    async with running(tmp_path, muster_metrics_groups_max=1) as daemon:
+        await asked(daemon, make_topic)
+        await asked(daemon, commits("a"))
+        assert counts() == (1, None, None)
+        daemon.metrics.walk.active_ms["a"] -= 10  # It was active before the other is.
+        await asked(daemon, commits("b", "b"))
+        assert counts() == (None, 2, None)
+        daemon.metrics.walk.active_ms["b"] += 60_000
+        await asked(daemon, commits("a"))
+        assert counts() == (None, 2, 1)
+
+
+async def test_expressions_say_which_groups_have_series(tmp_path: Path) -> None:
+    settings = {"muster_metrics_groups_include": "app-.*", "muster_metrics_groups_exclude": ".*-test"}
+    async with running(tmp_path, **settings) as daemon:
+        await asked(daemon, make_topic)
+        fill(daemon, ["app-1", "app-1-test", "an app-1", "other"], lambda number: 0)
+        walk(daemon.metrics)
+        assert set(daemon.metrics.walk.found.groups) == {"app-1"}
+        assert daemon.metrics.walk.found.others.groups == 0
+
+
+async def test_a_group_that_is_empty_for_an_hour_leaves_and_comes_back_when_it_commits(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as daemon:
+        await asked(daemon, make_topic)
+        await asked(daemon, lambda client: client.ask(commit(0, "sleeper"), 8))
+        walk(daemon.metrics)
+        assert "sleeper" in daemon.metrics.walk.found.groups
+        daemon.metrics.walk.active_ms["sleeper"] -= IDLE_MS
+        walk(daemon.metrics)
+        assert "sleeper" not in daemon.metrics.walk.found.groups
+        await asked(daemon, lambda client: client.ask(commit(0, "sleeper"), 8))
+        walk(daemon.metrics)
+        assert "sleeper" in daemon.metrics.walk.found.groups
+
+
+async def test_what_is_kept_of_a_group_goes_with_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as daemon:
+        await asked(daemon, make_topic)
+        await asked(daemon, lambda client: client.ask(commit(0, "gone"), 8))
+        walk(daemon.metrics)
+        shard = daemon.runtime.runner_for("gone").shard
+        assert shard is not None
+        del shard.groups["gone"]
+        walk(daemon.metrics)
+        kept = daemon.metrics.walk
+        assert not {"gone"} & {*kept.commits, *kept.active_ms, *kept.found.groups, *kept.lags}
+        assert value(samples(text_of(daemon.metrics)), "muster_offset_commits_total") == 1
+
+
+async def test_a_walk_and_a_scrape_of_many_groups_are_cheap_and_in_slices(tmp_path: Path) -> None:
+    """A tenth of the 100,000 groups that `bench.metrics_scrape` takes: a tenth of 200 ms, and some."""
+    async with running(tmp_path) as daemon:
+        await asked(daemon, topic_with_records)
+        fill(daemon, [f"group-{number:06}" for number in range(GROUPS)], lambda number: number % RECORDS)
+        slices = [slice_of_a_walk(daemon)]
+        while daemon.metrics.walk._steps is not None:
+            slices.append(slice_of_a_walk(daemon))
+        assert len(slices) > 10
+        assert sorted(slices)[len(slices) // 2] < SLICE_MAX_S
+        assert len(daemon.metrics.walk.found.groups) == 1000
+        began_s = thread_time()
+        chunks = list(daemon.metrics.exposition())
+        assert thread_time() - began_s < 0.2
+        assert len(chunks) > 50
+
+
+def slice_of_a_walk(daemon: Daemon) -> float:
+    began_s = thread_time()
+    daemon.metrics.walk.timer_fired("walk")
+    return thread_time() - began_s
+
+
+async def test_a_walk_begins_by_itself_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as daemon:
+        deadlines: list[int] = []
+        monkeypatch.setattr(daemon.runtime, "set_timer", lambda owner, key, at_ms: deadlines.append(at_ms))
+        began_ms = daemon.runtime.now_ms()
+        daemon.metrics.walk.timer_fired("walk")
+        assert daemon.metrics.walk._steps is None, "there is nothing to walk"
+        assert began_ms + TICK_MS <= deadlines[-1] <= daemon.runtime.now_ms() + TICK_MS
