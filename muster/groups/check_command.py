@@ -19,7 +19,7 @@ from muster.cluster import Cluster
 from muster.connection import Connection
 from muster.durations import parse_duration
 from muster.groups import tables
-from muster.groups.check_rules import Finding, Limits, Observed, Sample, Status, findings, worst
+from muster.groups.check_rules import Finding, GroupSamples, Limits, Sample, Status, findings, worst
 from muster.groups.descriptions import GroupDescription, NoSuchGroupError, describe_group
 from muster.groups.history import read_histories
 from muster.groups.rebalance_views import rebalance_views
@@ -100,7 +100,7 @@ def check(
 
 async def observed(
     cluster: Cluster, group_ids: list[str], limits: Limits, window_ms: int
-) -> dict[str, Observed]:
+) -> dict[str, GroupSamples]:
     """What rules and limits are about, of each group; one that is gone meanwhile is left out.
 
     Raises ClusterError.
@@ -126,12 +126,12 @@ async def observed(
         present = [found.group_id for found in described]
         rebalances = await _rebalances_since(cluster, present, now_ms - limits.rebalances_within_ms)
 
-    async def ask(found: GroupDescription) -> Observed:
+    async def ask(found: GroupDescription) -> GroupSamples:
         ages: dict[TopicPartition, int] = {}
         if limits.time_lag_ms is not None:
             lags = await time_lags(cluster, found.progress, now_ms)
             ages = {where: lag.lag_ms for where, lag in lags.items()}
-        return Observed(samples[found.group_id], ages, rebalances.get(found.group_id))
+        return GroupSamples(samples[found.group_id], ages, rebalances.get(found.group_id))
 
     seen = await each(ask, described)
     return {found.group_id: of_group for found, of_group in zip(described, seen, strict=True)}
