@@ -215,7 +215,7 @@ def _shown(generation: Generation) -> Any:
 def _member(member: MemberMetadata, is_consumers: bool) -> Member:
     subscribed = _digest(member.subscription) if is_consumers else ""
     names = (member.member_id, member.group_instance_id, member.client_id, member.client_host)
-    return Member(*names, subscribed, member.rebalance_timeout)
+    return Member(*names, subscribed, member.rebalance_timeout, member.session_timeout)
 
 
 def _digest(subscription: bytes) -> str:

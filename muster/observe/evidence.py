@@ -56,6 +56,7 @@ class Member(NamedTuple):
     client_host: str
     subscribed: str = ""
     rebalance_timeout_ms: int = -1
+    session_timeout_ms: int = -1  # Of a classic member.
 
     @property
     def origin(self) -> tuple[str, str]:
@@ -87,7 +88,10 @@ class Change(NamedTuple):
     def cause(self) -> Cause:
         if self.member is None:
             return Cause(self.kind, self.detail, removed=self.removed)
-        return Cause.by(self.member, self.kind, self.detail, removed=self.removed)
+        cause = Cause.by(self.member, self.kind, self.detail, removed=self.removed)
+        if self.kind is CauseKind.MEMBER_GONE and self.member.session_timeout_ms > 0:
+            return cause.in_session(self.member.session_timeout_ms, None)
+        return cause
 
 
 class Step(NamedTuple):

@@ -73,7 +73,9 @@ def test_the_time_of_syncing_is_known_and_that_of_joining_is_not() -> None:
     (view,) = rebalance_views(events)
     assert view.rebalance is not None
     assert view.spent_ms(FIRST_PHASES) is None, "not 0: nobody knows"
-    assert (view.rebalance.duration_ms, view.rebalance.attempts) == (40, 1)
+    known = (view.rebalance.join_ms, view.rebalance.sync_ms, view.rebalance.duration_ms)
+    assert known == (None, 40, None), "what is not known is no 0, and no part of a sum"
+    assert (view.rebalance.ended_at - view.rebalance.started_at, view.rebalance.attempts) == (40, 1)
 
 
 @pytest.mark.parametrize("stored", [-1, 10**18], ids=["by an old broker", "in the future"])

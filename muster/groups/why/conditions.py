@@ -48,6 +48,10 @@ def several_left(case: Case) -> bool:
     return case.event.removed_count > 1 or len(case.left) > 1
 
 
+def several_removed(case: Case) -> bool:
+    return case.event.removed_count > 1
+
+
 def is_static(case: Case) -> bool:
     return case.is_static
 
