@@ -115,6 +115,9 @@ CASES: Final[dict[str, Case]] = {
     "partitions_and_said": Case(
         event(K.PARTITION_COUNTS_CHANGED, said="cached metadata has changed", detail="orders from 4 to 6")
     ),
+    "partitions_assigned": Case(
+        nobody(K.PARTITION_COUNTS_CHANGED, detail="inferred, 6 partitions of orders are assigned, before 4")
+    ),
     "partitions_changed": Case(event(K.PARTITION_COUNTS_CHANGED, detail="orders from 4 to 6")),
     "topics_changed": Case(nobody(K.TOPICS_CHANGED, detail="orders has 6 partitions, had 4", states=NEW)),
     "expression_resolved": Case(nobody(K.EXPRESSION_RESOLVED, detail="ord.* gained orders", states=NEW)),

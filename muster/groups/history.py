@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from heapq import merge
 from typing import Final
@@ -105,13 +105,20 @@ async def read_histories(
     cluster: Cluster, group_ids: Iterable[str], limit: int = MAX_EVENTS
 ) -> dict[str, GroupHistory]:
     """The same of each of several groups; the topic is read once. Raises ClusterError."""
+    newest = NewestOfEach(group_ids, limit)
+    if not await read_topic(cluster, newest.add):
+        raise ClusterError(NO_HISTORY)
+    return newest.histories()
+
+
+async def read_topic(cluster: Cluster, add: Callable[[bytes | None, bytes | None], None]) -> bool:
+    """Give key and value of each record of the topic to `add`; False if there is no topic. Raises ClusterError."""
     partitions = [ClientPartition(*where) for where in await partitions_of(cluster, [TOPIC])]
     if not partitions:
-        raise ClusterError(NO_HISTORY)
-    newest = NewestOfEach(group_ids, limit)
+        return False
     async with cluster.reader() as consumer:
-        await _read_all(consumer, partitions, newest)
-    return newest.histories()
+        await _read_all(consumer, partitions, add)
+    return True
 
 
 def as_history(records: Iterable[KeyAndValue], older: int = 0) -> GroupHistory:
@@ -127,7 +134,9 @@ def as_history(records: Iterable[KeyAndValue], older: int = 0) -> GroupHistory:
 
 
 async def _read_all(
-    consumer: AIOKafkaConsumer, partitions: list[ClientPartition], newest: NewestOfEach
+    consumer: AIOKafkaConsumer,
+    partitions: list[ClientPartition],
+    add: Callable[[bytes | None, bytes | None], None],
 ) -> None:
     consumer.assign(partitions)
     await consumer.seek_to_beginning(*partitions)
@@ -137,7 +146,7 @@ async def _read_all(
         batches: dict[ClientPartition, list[ConsumerRecord[bytes, bytes]]]
         batches = await consumer.getmany(timeout_ms=_POLL_MS)
         for record in (record for records in batches.values() for record in records):
-            newest.add(record.key, record.value)
+            add(record.key, record.value)
         now = asyncio.get_running_loop().time()
         if batches:
             last_progress = now

@@ -34,7 +34,7 @@ RULES: Final = {
     "a_crash_of_a_member_of_the_consumer_protocol": GONE,
     "a_rolling_restart": Rule("joined_rolling_restart"),
     "a_flapping_member": Rule("joined_flapping"),
-    "new_partitions": Rule("partitions_changed"),
+    "new_partitions": Rule("partitions_assigned"),
     "new_partitions_of_a_consumer_group": Rule("topics_changed"),
     "a_closed_member_of_the_consumer_protocol": GONE,
     "a_deployment_that_is_scaled_out": Rule("joined_scaled_out"),

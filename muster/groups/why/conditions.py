@@ -76,6 +76,10 @@ def names_a_member(case: Case) -> bool:
     return case.event.member_id is not None
 
 
+def names_no_member(case: Case) -> bool:
+    return case.event.member_id is None
+
+
 def is_settled(case: Case) -> bool:
     """Whether the group is in no rebalance after the event."""
     return case.event.to_state in ("Stable", "Empty")
