@@ -111,9 +111,11 @@ async def read_histories(
     return newest.histories()
 
 
-async def read_topic(cluster: Cluster, add: Callable[[bytes | None, bytes | None], None]) -> bool:
-    """Give key and value of each record of the topic to `add`; False if there is no topic. Raises ClusterError."""
-    partitions = [ClientPartition(*where) for where in await partitions_of(cluster, [TOPIC])]
+async def read_topic(
+    cluster: Cluster, add: Callable[[bytes | None, bytes | None], None], topic: str = TOPIC
+) -> bool:
+    """Give key and value of each record of a topic to `add`; False if there is no topic. Raises ClusterError."""
+    partitions = [ClientPartition(*where) for where in await partitions_of(cluster, [topic])]
     if not partitions:
         return False
     async with cluster.reader() as consumer:
@@ -151,7 +153,7 @@ async def _read_all(
         if batches:
             last_progress = now
         elif now - last_progress > _STALL_S:
-            raise ClusterError(f"{TOPIC} gave nothing for {_STALL_S:.0f} s, short of its end")
+            raise ClusterError(f"{partitions[0].topic} gave nothing for {_STALL_S:.0f} s, short of its end")
 
 
 async def _at_end(consumer: AIOKafkaConsumer, ends: dict[ClientPartition, int]) -> bool:

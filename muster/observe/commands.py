@@ -10,17 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
-from muster.cluster import DEFAULT_BOOTSTRAP, Cluster, ClusterError, connected
+from muster.cluster import Cluster, ClusterError
+from muster.connection import Endpoint
 from muster.groups.history import read_topic
 from muster.observe.follow import TOPIC, Follower, Log, Progress, Sink, find_log, wait_for_log
 from muster.observe.sinks import PrintSink, Reported, SeveralSinks, StoreSink, TopicSink, make_topic
 from muster.observe.store import TOTAL_BYTES, Store, StoreError
 from muster.sentences import counted, remark, say
+from muster.usage import STATUS_FAILED, STATUS_NOT_UNDERSTOOD, UsageError
 
-STATUS_FAILED: Final = 1
-STATUS_NOT_UNDERSTOOD: Final = 2
+app = App(name="observe")
+app.command(
+    "muster.observe.export_command:export",
+    name="export",
+    help="Write the events of a store to a topic, where the Spark jobs read them.",
+)
+
 _MIB: Final = 1 << 20
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -56,11 +63,10 @@ class Extent:
     ] = False
 
 
+@app.default
 def observe(
     *,
-    bootstrap: Annotated[
-        str, Parameter(name="--bootstrap", help="host:port of any broker")
-    ] = DEFAULT_BOOTSTRAP,
+    endpoint: Endpoint = Endpoint(),
     output: Output = Output(),
     extent: Extent = Extent(),
 ) -> int:
@@ -68,19 +74,21 @@ def observe(
 
     It reads __consumer_offsets, joins no group and commits nothing. Causes that are only inferred say so.
     """
-    if output.store_mib < 1:
-        say(f"--store-mib {output.store_mib} must be at least 1")
-        return STATUS_NOT_UNDERSTOOD
     try:
-        return asyncio.run(_observe(bootstrap, output, extent))
+        if output.store_mib < 1:
+            raise UsageError(f"--store-mib {output.store_mib} must be at least 1")
+        return asyncio.run(_observe(endpoint, output, extent))
+    except UsageError as error:
+        say(error)
+        return STATUS_NOT_UNDERSTOOD
     except (ClusterError, StoreError) as error:
         say(error)
         return STATUS_FAILED
 
 
-async def _observe(bootstrap: str, output: Output, extent: Extent) -> int:
+async def _observe(endpoint: Endpoint, output: Output, extent: Extent) -> int:
     stop = _stop_on_signals()
-    async with connected(bootstrap) as cluster:
+    async with endpoint.connected() as cluster:
         log = await _log(cluster, stop, until_end=extent.until_end)
         if log is None:
             return 0

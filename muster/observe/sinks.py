@@ -52,23 +52,26 @@ class StoreSink:
 
 
 class TopicSink:
-    """Writes to `__group_events`; an event is there once `write` returns. Raises ClusterError."""
+    """Writes to a topic of events; one is there once `write` returns. Raises ClusterError."""
 
-    def __init__(self, producer: AIOKafkaProducer) -> None:
+    def __init__(self, producer: AIOKafkaProducer, topic: str = TOPIC) -> None:
         self._producer = producer
+        self._topic = topic
 
     async def write(self, events: list[GroupEvent]) -> None:
         try:
             sent = [await self._send(event) for event in events]
             await asyncio.gather(*sent)
         except KafkaError as error:
-            raise ClusterError(f"writing to {TOPIC}: {error!r}") from None
+            raise ClusterError(f"writing to {self._topic}: {error!r}") from None
 
     async def _send(self, event: GroupEvent) -> asyncio.Future[Any]:
         key, value = encode_event(event)
         if len(value) > RECORD_BYTES and event.observed is not None:
             key, value = encode_event(replace(event, observed=replace(event.observed, members=None)))
-        sent: asyncio.Future[Any] = await self._producer.send(TOPIC, value, key, timestamp_ms=event.wall_ms)
+        sent: asyncio.Future[Any] = await self._producer.send(
+            self._topic, value, key, timestamp_ms=event.wall_ms
+        )
         return sent
 
     async def checkpoint(self, dump: Callable[[], dict[str, Any]]) -> None:
@@ -147,13 +150,16 @@ class Reported:
 
 
 async def make_topic(
-    cluster: Cluster, retention_ms: int = RETENTION_MS, retention_bytes: int = RETENTION_BYTES
+    cluster: Cluster,
+    name: str = TOPIC,
+    retention_ms: int = RETENTION_MS,
+    retention_bytes: int = RETENTION_BYTES,
 ) -> None:
-    """Make `__group_events` unless it is there, by default with the daemon's settings. Raises ClusterError."""
+    """Make a topic of events unless it is there, by default with the daemon's settings. Raises ClusterError."""
     config = history_topic_config(retention_ms, retention_bytes)
-    configs = [CreatableTopicConfig(name=name, value=value) for name, value in config.items()]
-    topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=-1, configs=configs)
+    configs = [CreatableTopicConfig(name=key, value=value) for key, value in config.items()]
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=-1, configs=configs)
     answer = await cluster.send_to_any(CreateTopicsRequest(topics=[topic]))
     for result in answer.topics:
         if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            check(f"making the topic {TOPIC}", result.error_code)
+            check(f"making the topic {name}", result.error_code)

@@ -34,6 +34,7 @@ from harness.processes import free_port, wait_until
 from harness.wire import WireClient
 from muster.cli import run
 from muster.closed_output import STATUS_NOT_READ
+from muster.connection import Endpoint
 from muster.groups.rebalance_views import rebalance_views
 from muster.groups.rebalances import RebalanceFold, known_ms
 from muster.observe.commands import Extent, Output, observe
@@ -238,7 +239,12 @@ def test_a_generation_whose_assignment_never_came_is_a_gap(kafka: KafkaBroker, t
         client.ask(sync(latest), SYNC_VERSION)
         store = tmp_path / "store"
         output = Output(store=store)
-        assert observe(bootstrap=kafka.bootstrap, output=output, extent=Extent(until_end=True)) == 0
+        assert (
+            observe(
+                endpoint=Endpoint(bootstrap=kafka.bootstrap), output=output, extent=Extent(until_end=True)
+            )
+            == 0
+        )
     events = read_stored_history(store, "m").history.events
     assert observed_generations(events).keys() == stored_generations(kafka.bootstrap, "m").keys() == {1, 3}
     assert [event.reason for event in events if event.cause == "generations_missing"] == [
@@ -282,7 +288,11 @@ def test_with_a_store_of_its_own_it_sends_nothing_that_writes(
     monkeypatch.setattr(AIOKafkaConnection, "send", noting)
     before = ends(kafka.bootstrap)
     store = tmp_path / "store"
-    status = observe(bootstrap=kafka.bootstrap, output=Output(store=store), extent=Extent(until_end=True))
+    status = observe(
+        endpoint=Endpoint(bootstrap=kafka.bootstrap),
+        output=Output(store=store),
+        extent=Extent(until_end=True),
+    )
     assert (status, ends(kafka.bootstrap)) == (0, before)
     assert asked <= READS.keys()
     assert read_stored_history(store, script.group).history.events[-1].to_state == "Empty"
