@@ -39,12 +39,16 @@ class Evidence(Enum):
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """The place and time of a record. `hole_at` is where the log goes on behind the last missing offset."""
+    """The place and time of a record. `hole_at` is where the log goes on behind the last missing offset.
+
+    `is_behind_unread`: since its group's last known generation there was a record that could not be decoded.
+    """
 
     partition: int
     offset: int
     wall_ms: int
     hole_at: int = -1
+    is_behind_unread: bool = False
 
 
 class Member(NamedTuple):
@@ -193,7 +197,9 @@ def gap_event(
     """
     first, last = missing
     numbers = str(first) if first == last else f"{first} to {last}"
-    if known_at is not None and at.hole_at <= known_at:
+    if at.is_behind_unread:
+        why = "not readable, or never stored"
+    elif known_at is not None and at.hole_at <= known_at:
         why = "never stored, as no assignment of them came"
     else:
         why = "not on the log, compacted or never stored"

@@ -150,7 +150,7 @@ def test_a_static_member_under_a_new_id_neither_joined_nor_left() -> None:
     assert told(events) == [(1, "Stable", "static member replaced")]
     assert events[0].removed_member_ids == ("app-1-id",)
     assert events[0].member_id == "app-1b-id"
-    assert members_of(events[0]) == ["app-1b", "app-2"]
+    assert members_of(events[0]) == ["app-2", "app-1b"], "by their names, static ones behind the others"
     assert log.generation(1, again, APP_2) == [], "the same record again says nothing"
     events = log.generation(2, member("app-1c", "i-1"))
     assert [event.cause for event in events] == ["member_gone", "static_member_replaced", "assignment_stored"]
