@@ -20,8 +20,9 @@ from muster.connection import Connection
 from muster.durations import parse_duration
 from muster.groups import tables
 from muster.groups.check_rules import Finding, GroupSamples, Limits, Sample, Status, findings, worst
-from muster.groups.descriptions import GroupDescription, NoSuchGroupError, describe_group
+from muster.groups.descriptions import GroupDescription, NoSuchGroupError
 from muster.groups.history import read_histories
+from muster.groups.many import describe_groups
 from muster.groups.rebalance_views import rebalance_views
 from muster.groups.running import AsJson, each, run
 from muster.groups.selection import Several
@@ -138,13 +139,7 @@ async def observed(
 
 
 async def _described(cluster: Cluster, group_ids: list[str]) -> list[GroupDescription]:
-    async def ask(group_id: str) -> GroupDescription | None:
-        try:
-            return await describe_group(cluster, group_id)
-        except NoSuchGroupError:
-            return None
-
-    return [found for found in await each(ask, group_ids) if found]
+    return list((await describe_groups(cluster, group_ids)).values())
 
 
 async def _rebalances_since(cluster: Cluster, group_ids: list[str], since_ms: int) -> dict[str, int]:
