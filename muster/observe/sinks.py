@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import InvalidTopicError, KafkaError
 
 from coordinator.effects import GroupEvent
 from coordinator.history.events import TOPIC, HistoryError, encode_event
@@ -62,6 +62,10 @@ class TopicSink:
         try:
             sent = [await self._send(event) for event in events]
             await asyncio.gather(*sent)
+        except InvalidTopicError:
+            raise ClusterError(
+                f"this cluster lets no client write to {self._topic}: choose another topic"
+            ) from None
         except KafkaError as error:
             raise ClusterError(f"writing to {self._topic}: {error!r}") from None
 
