@@ -129,9 +129,9 @@ def write_past(bootstrap: str, topic: str) -> None:
     for each in [*past(), end]:
         event = json.dumps(each, separators=(",", ":"))
         producer.produce(topic, event, each["group_id"], partition=0, timestamp=each["wall_ms"])
-    for event in observed():
-        key, value = encode_event(event)
-        producer.produce(topic, value, key, partition=0, timestamp=event.wall_ms)
+    for inferred in observed():
+        encoded = encode_event(inferred)
+        producer.produce(topic, encoded[1], encoded[0], partition=0, timestamp=inferred.wall_ms)
     for key, value in BAD:
         producer.produce(topic, value, key, partition=0, timestamp=PAST_MS)
     assert producer.flush(20) == 0
