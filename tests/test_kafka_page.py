@@ -23,7 +23,7 @@ ROOMS = ("bench", "coordinator", "muster", "protocol", "storage", "tests")
 
 FACT = re.compile(r"^- \*\*(3\.\d+|[AON]\d+)\*\* \S", re.MULTILINE)
 SECTION = re.compile(r"^##+ (\d(?:\.\d)?)\.? ", re.MULTILINE)
-CITED_FACT = re.compile(r"(?<!Python )(?<![\w.$=<>~/-])(3\.\d{1,2}|[AON]\d{1,2})(?![\w%]|\.\d)")
+CITED_FACT = re.compile(r"(?<!Python )(?<![\w.$=<>~/-])(3\.\d{1,2}|[AON]\d{1,2})(?![\w%]|\.\d| s\b)")
 CITED_SECTION = re.compile(r"docs/kafka\.md,? (?:section )?([124-9](?:\.\d)?)(?![\d.])")
 STREAMS_GROUPS = {88, 89}
 CONSUMER_GROUPS = (*range(1, 71), *range(72, 77))

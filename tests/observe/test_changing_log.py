@@ -241,57 +241,6 @@ def write(broker: KafkaBroker, partition: int, key: bytes, value: bytes | None) 
     assert (producer.flush(20), failed) == (0, [])
 
 
-@dataclass
-class Kept:
-    """A sink that keeps events in memory."""
-
-    events: list[GroupEvent] = field(default_factory=list)
-    is_checkpoint_due: bool = False
-
-    async def write(self, events: list[GroupEvent]) -> None:
-        self.events += events
-
-    async def checkpoint(self, dump: Callable[[], dict[str, Any]]) -> None:
-        """Nothing is kept beyond the test."""
-
-
-def test_partitions_that_are_added_are_read_and_nothing_is_read_twice(
-    kafka: KafkaBroker, leader: Leader
-) -> None:
-    leader.generations(2)
-    count = len(watermarks(kafka))
-    sink, group = Kept(), unique("group")
-
-    async def follow() -> None:
-        stop = asyncio.Event()
-        async with connected(kafka.bootstrap) as cluster:
-            log = await find_log(cluster)
-            assert log is not None
-            assert len(log.partitions) == count
-            follower = Follower(log, Progress(), sink, look_every_s=0.0)
-            running = asyncio.create_task(follower.run(cluster, stop, from_latest=False, until_end=False))
-            await asyncio.to_thread(grow)
-            await asyncio.to_thread(
-                wait_until, lambda: running.done() or has(group), "the new partition is read", DEADLINE_S
-            )
-            stop.set()
-            await running
-
-    def grow() -> None:
-        wait_until(lambda: has(leader.group), "the others are read", DEADLINE_S)
-        assert added_partition(kafka) == count
-        write(kafka, count, *encode_record(generation(1, member("app-1"), group=group)))
-
-    def has(name: str) -> bool:
-        return any(event.group_id == name and event.to_state == "Stable" for event in sink.events)
-
-    asyncio.run(follow())
-    places = [(each.observed, each.cause, each.reason) for each in sink.events]
-    assert len(places) == len(set(map(repr, places))), "nothing is read twice"
-    added = [each.observed.partition for each in sink.events if each.group_id == group and each.observed]
-    assert set(added) == {count}
-
-
 def test_on_the_topic_alone_a_restart_goes_on_behind_its_last_event(
     kafka: KafkaBroker, leader: Leader, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -308,3 +257,58 @@ def test_on_the_topic_alone_a_restart_goes_on_behind_its_last_event(
     assert of_topic == json.loads(capfd.readouterr().out)
     values = [message.value() for message in Observer(kafka.bootstrap).read("__group_events", 0)]
     assert len(values) == len(set(values)), "nothing is there twice"
+
+
+@dataclass
+class Kept:
+    """A sink that keeps events in memory."""
+
+    events: list[GroupEvent] = field(default_factory=list)
+    is_checkpoint_due: bool = False
+
+    async def write(self, events: list[GroupEvent]) -> None:
+        self.events += events
+
+    async def checkpoint(self, dump: Callable[[], dict[str, Any]]) -> None:
+        """Nothing is kept beyond the test."""
+
+
+def test_partitions_that_are_added_are_read_and_nothing_is_read_twice(kafka: KafkaBroker) -> None:
+    """The last one: the broker is restarted, and takes on the partitions that were added."""
+    leader = Leader(kafka)
+    leader.generations(2)
+    leader.leave()
+    count = len(watermarks(kafka))
+    sink, group, later = Kept(), unique("group"), unique("group")
+
+    async def follow() -> None:
+        stop = asyncio.Event()
+        async with connected(kafka.bootstrap) as cluster:
+            log = await find_log(cluster)
+            assert log is not None
+            assert len(log.partitions) == count
+            follower = Follower(log, Progress(), sink, look_every_s=0.0)
+            running = asyncio.create_task(follower.run(cluster, stop, from_latest=False, until_end=False))
+            await asyncio.to_thread(grow)
+            await asyncio.to_thread(
+                wait_until, lambda: running.done() or has(later), "reading goes on", DEADLINE_S
+            )
+            stop.set()
+            await running
+
+    def grow() -> None:
+        wait_until(lambda: has(leader.group), "the others are read", DEADLINE_S)
+        assert added_partition(kafka) == count
+        write(kafka, count, *encode_record(generation(1, member("app-1"), group=group)))
+        wait_until(lambda: has(group), "the new partition is read", DEADLINE_S)
+        kafka.restart()  # Whoever looks for partitions meanwhile finds no broker, and looks again.
+        write(kafka, count, *encode_record(generation(1, member("app-1"), group=later)))
+
+    def has(name: str) -> bool:
+        return any(event.group_id == name and event.to_state == "Stable" for event in sink.events)
+
+    asyncio.run(follow())
+    places = [(each.observed, each.cause, each.reason) for each in sink.events]
+    assert len(places) == len(set(map(repr, places))), "nothing is read twice"
+    added = [each.observed.partition for each in sink.events if each.group_id == group and each.observed]
+    assert set(added) == {count}
