@@ -35,9 +35,9 @@ app.command(
     "muster.log.commands:app", name="log", help="Logs on the disk: look, check, repair, move offsets."
 )
 app.command(
-    "muster.observe.commands:observe",
+    "muster.observe.commands:app",
     name="observe",
-    help="Keep the history of groups of an existing Kafka, read only.",
+    help="Keep the history of groups of an existing Kafka, read only: it joins no group and commits nothing.",
 )
 app.command("muster.spark.commands:app", name="spark", help="Run a Spark job on a topic: any Kafka cluster.")
 app.register_install_completion_command(

@@ -69,9 +69,10 @@ def check(what: str, error_code: int) -> None:
 class _Request:
     """One of our messages with the interface that aiokafka's connection expects of a request."""
 
-    def __init__(self, message: Any, max_version: int | None) -> None:
+    def __init__(self, message: Any, max_version: int | None, min_version: int = 0) -> None:
         self._message = message
         self._max_version = max_version
+        self._min_version = min_version
 
     def prepare(self, versions: dict[int, tuple[int, int]]) -> _PreparedRequest:
         """Choose the version from those in the broker's ApiVersions response, which are given by API key."""
@@ -79,7 +80,7 @@ class _Request:
         lowest, highest = versions.get(_api_key(self._message), (0, -1))
         ceiling = ours.max_version if self._max_version is None else self._max_version
         version = min(highest, ceiling)
-        if version < max(lowest, ours.min_version):
+        if version < max(lowest, ours.min_version, self._min_version):
             raise UnspokenError(
                 f"the broker offers no version of {type(self._message).__name__} that we speak"
             )
@@ -154,11 +155,13 @@ class Cluster:
         broker = self._client.cluster.broker_metadata(node_id)
         return f"{broker.host}:{broker.port}" if broker else "unknown"
 
-    async def send(self, node_id: int, message: Any, max_version: int | None = None) -> Any:
+    async def send(
+        self, node_id: int, message: Any, max_version: int | None = None, min_version: int = 0
+    ) -> Any:
         """Send one request of `protocol.messages` and return its answer. Raises ClusterError."""
         name = type(message).__name__
         try:
-            return await self._client.send(node_id, _Request(message, max_version))
+            return await self._client.send(node_id, _Request(message, max_version, min_version))
         except (TimeoutError, KafkaError, OSError) as error:
             raise UnreachableError(
                 f"{name}: broker {node_id} at {self.address(node_id)} failed: {error!r}"
@@ -168,7 +171,7 @@ class Cluster:
         except DecodeError as error:
             raise ClusterError(f"{name}: the answer of broker {node_id} makes no sense: {error}") from None
 
-    async def send_to_any(self, message: Any, max_version: int | None = None) -> Any:
+    async def send_to_any(self, message: Any, max_version: int | None = None, min_version: int = 0) -> Any:
         """Send a request that any broker can answer, and return the response; one that is down is passed over.
 
         Raises ClusterError, of the last broker if none can be reached.
@@ -176,10 +179,10 @@ class Cluster:
         *others, last = self.node_ids
         for node_id in others:
             try:
-                return await self.send(node_id, message, max_version)
+                return await self.send(node_id, message, max_version, min_version)
             except UnreachableError:
                 continue
-        return await self.send(last, message, max_version)
+        return await self.send(last, message, max_version, min_version)
 
     async def coordinator(self, group_id: str) -> int:
         """The node id of the group's coordinator. Waits while it is not available yet. Raises ClusterError."""

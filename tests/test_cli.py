@@ -374,5 +374,16 @@ def test_a_reset_shows_where_from_and_where_to(capsys: pytest.CaptureFixture[str
 
 
 def test_a_deletion_shows_what_was_kept_and_why(capsys: pytest.CaptureFixture[str]) -> None:
-    tables.show(tables.deletion_table({"a": ErrorCode.NONE, "b": ErrorCode.NON_EMPTY_GROUP}))
-    assert shown(capsys)[1:] == [["a", "deleted"], ["b", "kept: NON_EMPTY_GROUP"]]
+    outcome = {
+        "a": ErrorCode.NONE,
+        "b": ErrorCode.NON_EMPTY_GROUP,
+        "c": ErrorCode.GROUP_ID_NOT_FOUND,
+        "d": ErrorCode.NOT_COORDINATOR,
+    }
+    tables.show(tables.deletion_table(outcome))
+    assert [" ".join(row) for row in shown(capsys)[1:]] == [
+        "a deleted",
+        "b kept: it has members",
+        "c there is no such group",
+        "d kept: NOT_COORDINATOR",
+    ]

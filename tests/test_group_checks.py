@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.groups.check_command import CheckOptions
-from muster.groups.check_rules import Finding, Limits, Observed, Sample, Status, findings, judge, worst
+from muster.groups.check_rules import Finding, GroupSamples, Limits, Sample, Status, findings, judge, worst
 from muster.groups.sights import Sight
 from muster.groups.wait_command import Wanted, told
 from muster.groups.watch_command import change
@@ -50,20 +50,20 @@ def test_one_member_that_had_it_at_a_moment_makes_a_stall_of_a_stop() -> None:
 
 
 def test_what_is_wrong_is_said_with_its_figures_and_its_place() -> None:
-    seen = Observed({WHERE: samples((1, 1_009), (1, 1_011))})
+    seen = GroupSamples({WHERE: samples((1, 1_009), (1, 1_011))})
     assert findings(seen, Limits(), 30_000) == [
         Finding(Status.STALL, "lag 1,010, and nothing committed beyond 1 for 30 s", WHERE)
     ]
-    stopped = Observed({WHERE: samples((1, 9), (1, 9), owned=False)})
+    stopped = GroupSamples({WHERE: samples((1, 9), (1, 9), owned=False)})
     assert findings(stopped, Limits(), 30_000)[0].what == "lag 8, and no member has it"
-    rewound = Observed({WHERE: samples((5, 9), (2, 9))})
+    rewound = GroupSamples({WHERE: samples((5, 9), (2, 9))})
     assert findings(rewound, Limits(), 30_000)[0].what == "lag 7, and put back from 5 to 2"
-    behind = Observed({WHERE: samples((1, 9), (2, 12))})
+    behind = GroupSamples({WHERE: samples((1, 9), (2, 12))})
     assert findings(behind, Limits(), 30_000)[0].what == "lag 10, from 8 in 30 s, though it reads"
 
 
 def test_limits_are_exceeded_above_them_only() -> None:
-    seen = Observed({WHERE: samples((1, 9))}, {WHERE: 300_000}, 4)
+    seen = GroupSamples({WHERE: samples((1, 9))}, {WHERE: 300_000}, 4)
     at_the_limit = Limits(lag=8, time_lag_ms=300_000, rebalances=4, rebalances_within_ms=3_600_000)
     assert findings(seen, at_the_limit, 0) == []
     above = Limits(lag=7, time_lag_ms=299_999, rebalances=3, rebalances_within_ms=3_600_000)

@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
 from muster.groups.why.answers import explanation
 from muster.groups.why.cases import Case
@@ -49,6 +50,26 @@ ROLLED = (
     before(5, joined("app-2")),
 )
 NEW = ("Stable", "Assigning")
+
+
+def vanished(*others: str) -> GroupEvent:
+    """A member, and others, of which records only show that they are there no longer."""
+    detail = "inferred, in generation 6 and not in 7"
+    return gone(K.MEMBER_GONE, *others, detail=detail, session_timeout_ms=45_000, session_left_ms=None)
+
+
+FLAPPED_OUT_OF_SIGHT = (
+    before(30, joined()),
+    before(20, vanished()),
+    before(15, joined()),
+    before(10, vanished()),
+)
+ROLLED_OUT_OF_SIGHT = (
+    before(8, event(K.MEMBER_GONE, "app-1")),
+    before(7, joined("app-1")),
+    before(6, event(K.MEMBER_GONE, "app-2")),
+    before(5, joined("app-2")),
+)
 CASES: Final[dict[str, Case]] = {
     "joined_flapping": Case(joined(), FLAPPED),
     "joined_rolling_restart": Case(joined("app-2"), ROLLED[:-1]),
@@ -94,6 +115,9 @@ CASES: Final[dict[str, Case]] = {
     "partitions_and_said": Case(
         event(K.PARTITION_COUNTS_CHANGED, said="cached metadata has changed", detail="orders from 4 to 6")
     ),
+    "partitions_assigned": Case(
+        nobody(K.PARTITION_COUNTS_CHANGED, detail="inferred, 6 partitions of orders are assigned, before 4")
+    ),
     "partitions_changed": Case(event(K.PARTITION_COUNTS_CHANGED, detail="orders from 4 to 6")),
     "topics_changed": Case(nobody(K.TOPICS_CHANGED, detail="orders has 6 partitions, had 4", states=NEW)),
     "expression_resolved": Case(nobody(K.EXPRESSION_RESOLVED, detail="ord.* gained orders", states=NEW)),
@@ -129,7 +153,10 @@ CASES: Final[dict[str, Case]] = {
     "group_upgraded": Case(event(K.GROUP_UPGRADED, states=(STABLE, "Reconciling"))),
     "group_downgraded": Case(event(K.GROUP_DOWNGRADED, detail="member left", states=(STABLE, PREPARING))),
     "events_dropped": Case(nobody(K.EVENTS_DROPPED, states=("", ""))),
-    "gone_somehow": Case(gone(K.MEMBER_GONE)),
+    "gone_rolling_restart": Case(vanished(), ROLLED_OUT_OF_SIGHT),
+    "gone_flapping": Case(vanished(), FLAPPED_OUT_OF_SIGHT),
+    "gone_several": Case(vanished("app-4-1")),
+    "gone_somehow": Case(vanished()),
     "unknown": Case(nobody(K.CAUSE_UNKNOWN, detail="the same members as in generation 6")),
     "removed_somehow": Case(nobody(K.GROUP_REMOVED, states=("Empty", "Dead"))),
     "generations_missing": Case(nobody(K.GENERATIONS_MISSING, detail="from 4 to 6")),

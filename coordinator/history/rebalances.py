@@ -58,9 +58,9 @@ class Rebalance(NamedTuple):
     generation_id: int
     started_at: int
     ended_at: int
-    duration_ms: int
-    join_ms: int
-    sync_ms: int
+    duration_ms: int | None  # This and the next two are None where records do not show it.
+    join_ms: int | None
+    sync_ms: int | None
     attempts: int
     cause: str
     reason: str
@@ -103,6 +103,7 @@ class Running:
     generation_id: int = 0
     member_count: int = 0
     is_of_both_kinds: bool = False  # The group became one of the other kind within it.
+    unknown: list[str] = field(default_factory=list)  # Its phases whose length no record of them shows.
 
     @classmethod
     def since(cls, event: GroupEvent) -> Running:
@@ -133,6 +134,8 @@ class Running:
         if event.from_state != event.to_state and event.from_state in REBALANCING:
             spent = event.phase_ms.get(event.from_state, 0)
             self.spent_ms[event.from_state] = self.spent_ms.get(event.from_state, 0) + spent
+            if event.observed is not None and event.from_state in (JOINING, SYNCING):  # A classic group's.
+                self.unknown += sorted({JOINING, event.from_state} - event.phase_ms.keys())
         is_anew = event.to_state in FIRST_PHASES or event.generation_id > self.generation_id
         if event.from_state in LAST_PHASES and is_anew:
             self.attempts += 1  # What members were about to have is replaced.
@@ -178,16 +181,15 @@ class Running:
 
     def _row(self, group_id: str, ended_ms: int, outcome: str) -> Rebalance:
         cause = self.cause or ""
-        join_ms, sync_ms = (
-            sum(self.spent_ms.get(phase, 0) for phase in phases) for phases in (FIRST_PHASES, LAST_PHASES)
-        )
+        join_ms, sync_ms = self._spent(FIRST_PHASES), self._spent(LAST_PHASES)
+        known_ms = (join_ms or 0) + (sync_ms or 0)
         known_begin = self.reason is not None
         return Rebalance(
             group_id=group_id,
             generation_id=self.generation_id,
-            started_at=self.started_ms if known_begin else max(ended_ms - join_ms - sync_ms, 0),
+            started_at=self.started_ms if known_begin else max(ended_ms - known_ms, 0),
             ended_at=ended_ms,
-            duration_ms=join_ms + sync_ms,
+            duration_ms=None if join_ms is None or sync_ms is None else known_ms,
             join_ms=join_ms,
             sync_ms=sync_ms,
             attempts=self.attempts,
@@ -207,6 +209,17 @@ class Running:
             member_count=self.member_count,
             outcome=outcome,
         )
+
+    def _spent(self, phases: tuple[str, str]) -> int | None:
+        """The time in these phases; None if it is not known of one of them."""
+        if not set(phases).isdisjoint(self.unknown):
+            return None
+        return sum(self.spent_ms.get(phase, 0) for phase in phases)
+
+
+def known_ms(rebalance: Rebalance) -> int:
+    """How long it took at least: the phases whose length is known."""
+    return (rebalance.join_ms or 0) + (rebalance.sync_ms or 0)
 
 
 def _is_whole(event: GroupEvent) -> bool:

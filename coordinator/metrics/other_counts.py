@@ -44,8 +44,8 @@ class OtherCounts:
         """Note a rebalance that has ended."""
         deeds = self._of(ended.group_id)
         deeds.by_cause[cause] = deeds.by_cause.get(cause, 0) + 1
-        deeds.join_ms += ended.join_ms
-        deeds.sync_ms += ended.sync_ms
+        deeds.join_ms += ended.join_ms or 0  # Never None of events that this daemon records.
+        deeds.sync_ms += ended.sync_ms or 0
 
     def add_commits(self, group_id: str, count: int) -> None:
         """Note offsets that a group committed."""

@@ -92,8 +92,8 @@ class GroupCounts:
         """Count a rebalance; return its cause as labels have it."""
         cause = rebalance.cause or UNKNOWN_CAUSE
         self.by_cause[cause] = self.by_cause.get(cause, 0) + 1
-        self.join_ms += rebalance.join_ms
-        self.sync_ms += rebalance.sync_ms
+        self.join_ms += rebalance.join_ms or 0  # Never None of events that this daemon records.
+        self.sync_ms += rebalance.sync_ms or 0
         self.last_ended_ms, self.last_cause = rebalance.ended_at, cause
         self._ends_ms = (*self._ends_ms[1 - STORM_REBALANCES :], rebalance.ended_at)
         return cause
@@ -156,5 +156,6 @@ class RebalanceCounts:
         cause = counts.add(ended)
         self.by_cause[counts.protocol, cause] += 1
         for phase, took_ms in zip(PHASES, (ended.join_ms, ended.sync_ms, ended.duration_ms), strict=True):
-            self.seconds[phase].add(took_ms / 1000)
+            if took_ms is not None:
+                self.seconds[phase].add(took_ms / 1000)
         self._on_ended(ended, counts)

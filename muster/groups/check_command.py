@@ -19,9 +19,10 @@ from muster.cluster import Cluster
 from muster.connection import Connection
 from muster.durations import parse_duration
 from muster.groups import tables
-from muster.groups.check_rules import Finding, Limits, Observed, Sample, Status, findings, worst
-from muster.groups.descriptions import GroupDescription, NoSuchGroupError, describe_group
+from muster.groups.check_rules import Finding, GroupSamples, Limits, Sample, Status, findings, worst
+from muster.groups.descriptions import GroupDescription, NoSuchGroupError
 from muster.groups.history import read_histories
+from muster.groups.many import describe_groups
 from muster.groups.rebalance_views import rebalance_views
 from muster.groups.running import AsJson, each, run
 from muster.groups.selection import Several
@@ -100,7 +101,7 @@ def check(
 
 async def observed(
     cluster: Cluster, group_ids: list[str], limits: Limits, window_ms: int
-) -> dict[str, Observed]:
+) -> dict[str, GroupSamples]:
     """What rules and limits are about, of each group; one that is gone meanwhile is left out.
 
     Raises ClusterError.
@@ -126,25 +127,19 @@ async def observed(
         present = [found.group_id for found in described]
         rebalances = await _rebalances_since(cluster, present, now_ms - limits.rebalances_within_ms)
 
-    async def ask(found: GroupDescription) -> Observed:
+    async def ask(found: GroupDescription) -> GroupSamples:
         ages: dict[TopicPartition, int] = {}
         if limits.time_lag_ms is not None:
             lags = await time_lags(cluster, found.progress, now_ms)
             ages = {where: lag.lag_ms for where, lag in lags.items()}
-        return Observed(samples[found.group_id], ages, rebalances.get(found.group_id))
+        return GroupSamples(samples[found.group_id], ages, rebalances.get(found.group_id))
 
     seen = await each(ask, described)
     return {found.group_id: of_group for found, of_group in zip(described, seen, strict=True)}
 
 
 async def _described(cluster: Cluster, group_ids: list[str]) -> list[GroupDescription]:
-    async def ask(group_id: str) -> GroupDescription | None:
-        try:
-            return await describe_group(cluster, group_id)
-        except NoSuchGroupError:
-            return None
-
-    return [found for found in await each(ask, group_ids) if found]
+    return list((await describe_groups(cluster, group_ids)).values())
 
 
 async def _rebalances_since(cluster: Cluster, group_ids: list[str], since_ms: int) -> dict[str, int]:

@@ -63,7 +63,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class GroupSamples:
     """All that was seen of one group: samples of each partition, oldest first, and what limits are about.
 
     `time_lags_ms` and `rebalances` are None unless they were asked for.
@@ -99,7 +99,7 @@ def judge(samples: Sequence[Sample]) -> Status:
     return Status.OK
 
 
-def findings(seen: Observed, limits: Limits, window_ms: int) -> list[Finding]:
+def findings(seen: GroupSamples, limits: Limits, window_ms: int) -> list[Finding]:
     """All that is wrong with a group, partitions in order."""
     found = []
     for where, samples in sorted(seen.samples.items()):
@@ -124,7 +124,7 @@ def _in_words(status: Status, samples: Sequence[Sample], window_ms: int) -> str:
             return f"{lag}, and put back from {highest:,} to {last.committed:,}"
 
 
-def _exceeded(seen: Observed, limits: Limits) -> Iterable[Finding]:
+def _exceeded(seen: GroupSamples, limits: Limits) -> Iterable[Finding]:
     for where, samples in sorted(seen.samples.items()):
         lag = samples[-1].lag if samples else None
         if limits.lag is not None and lag is not None and lag > limits.lag:

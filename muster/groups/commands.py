@@ -18,8 +18,9 @@ from muster.cluster import Cluster
 from muster.connection import Connection
 from muster.groups import history_tables, tables
 from muster.groups.admin import delete_groups, list_groups
-from muster.groups.descriptions import GroupDescription, NoSuchGroupError, describe_group
+from muster.groups.descriptions import GroupDescription, NoSuchGroupError
 from muster.groups.history import MAX_EVENTS, GroupHistory, read_history
+from muster.groups.many import describe_groups
 from muster.groups.rebalance_views import rebalance_views
 from muster.groups.running import AsJson, each, run
 from muster.groups.selection import ListFilter, Several, names
@@ -129,22 +130,21 @@ def describe(
         several.check(group)
         shown.sections()  # It complains before the cluster is asked.
         async with connection.connected() as cluster:
+            chosen = await several.chosen(cluster, group)
+            found = await describe_groups(cluster, chosen)
+            for group_id in (each_id for each_id in chosen if each_id not in found):
+                if not several.is_given:
+                    raise NoSuchGroupError(f"there is no group {group_id}")
+                remark(f"group {group_id} is gone meanwhile")
 
-            async def ask(group_id: str) -> tuple[GroupDescription, View] | None:
-                try:
-                    found = await describe_group(cluster, group_id)
-                    return found, await shown.view(cluster, found)
-                except NoSuchGroupError:
-                    if not several.is_given:
-                        raise
-                    remark(f"group {group_id} is gone meanwhile")
-                    return None
+            async def viewed(of: GroupDescription) -> tuple[GroupDescription, View]:
+                return of, await shown.view(cluster, of)
 
-            groups = [found for found in await each(ask, await several.chosen(cluster, group)) if found]
+            groups = await each(viewed, found.values())
         if as_json:
-            tables.show_json([tables.description_json(*found) for found in groups])
-        for found in () if as_json else groups:
-            tables.show(tables.description(*found))
+            tables.show_json([tables.description_json(*described) for described in groups])
+        for described in () if as_json else groups:
+            tables.show(tables.description(*described))
         if any(
             lag.timestamp_type == CREATE_TIME for _, view in groups for lag in (view.time_lags or {}).values()
         ):

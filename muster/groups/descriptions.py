@@ -7,7 +7,7 @@ So it works on any cluster. Epochs and targets are a consumer group's alone. Not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final, NamedTuple, TypeAlias
@@ -113,13 +113,17 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
     offsets = await committed(cluster, group_id)
     if group.state == DEAD and not offsets:
         raise NoSuchGroupError(f"there is no group {group_id}")
-    return replace(group, progress=await _progress(cluster, offsets, group.members))
+    return (await with_progress(cluster, [group], [offsets]))[0]
 
 
 async def describe_members(cluster: Cluster, group_id: str) -> GroupDescription:
     """The group without its progress; one that is not there is Dead. Raises ClusterError."""
     coordinator = await cluster.coordinator(group_id)
-    group = await _described(cluster, coordinator, group_id)
+    return whole(cluster, coordinator, group_id, await _described(cluster, coordinator, group_id))
+
+
+def whole(cluster: Cluster, coordinator: int, group_id: str, group: Described) -> GroupDescription:
+    """The description of a group without its progress."""
     return GroupDescription(
         group_id,
         group.group_type,
@@ -167,7 +171,7 @@ class _Absence(Enum):
     NOT_ANSWERED = auto()
 
 
-class _Described(NamedTuple):
+class Described(NamedTuple):
     """A group as its coordinator describes it."""
 
     group_type: str
@@ -179,14 +183,14 @@ class _Described(NamedTuple):
     target_assignment_epoch: int | None = None
 
 
-async def _described(cluster: Cluster, coordinator: int, group_id: str) -> _Described:
+async def _described(cluster: Cluster, coordinator: int, group_id: str) -> Described:
     """The group by the request for its type; one that is not there is a Dead classic one.
 
     Raises ClusterError for a consumer group that the cluster lists and does not describe: to DescribeGroups it is
     Dead as well.
     """
     of_consumers = await _consumer_group(cluster, coordinator, group_id)
-    if isinstance(of_consumers, _Described):
+    if isinstance(of_consumers, Described):
         return of_consumers
     group = await _classic_group(cluster, coordinator, group_id)
     if group.state == DEAD and of_consumers is _Absence.NOT_ANSWERED:
@@ -196,10 +200,10 @@ async def _described(cluster: Cluster, coordinator: int, group_id: str) -> _Desc
     return group
 
 
-async def _consumer_group(cluster: Cluster, coordinator: int, group_id: str) -> _Described | _Absence:
+async def _consumer_group(cluster: Cluster, coordinator: int, group_id: str) -> Described | _Absence:
     """The consumer group, or why there is no description of one of that name."""
 
-    async def ask() -> _Described | _Absence:
+    async def ask() -> Described | _Absence:
         try:
             answer = await cluster.send(coordinator, ConsumerGroupDescribeRequest(group_ids=[group_id]))
         except UnspokenError:
@@ -210,25 +214,35 @@ async def _consumer_group(cluster: Cluster, coordinator: int, group_id: str) -> 
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return _Absence.NOT_FOUND
         check(f"describing group {group_id}", group.error_code)
-        members = tuple(_consumer_member(member) for member in group.members)
-        epochs = (group.group_epoch, group.assignment_epoch)
-        return _Described(CONSUMER, group.group_state, PROTOCOL_TYPE, group.assignor_name, members, *epochs)
+        return of_consumers(group)
 
     return await retried(ask, cluster.patience_s)
 
 
-async def _classic_group(cluster: Cluster, coordinator: int, group_id: str) -> _Described:
+def of_consumers(group: ConsumerGroupDescribeGroup) -> Described:
+    """What a ConsumerGroupDescribe response says of a group."""
+    members = tuple(_consumer_member(member) for member in group.members)
+    epochs = (group.group_epoch, group.assignment_epoch)
+    return Described(CONSUMER, group.group_state, PROTOCOL_TYPE, group.assignor_name, members, *epochs)
+
+
+async def _classic_group(cluster: Cluster, coordinator: int, group_id: str) -> Described:
     """The DescribeGroups response for one group; an unknown group is Dead in every version."""
 
-    async def ask() -> _Described:
+    async def ask() -> Described:
         answer = await cluster.send(coordinator, DescribeGroupsRequest(groups=[group_id]))
         group: DescribedGroup = answer.groups[0]
         if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             check(f"describing group {group_id}", group.error_code)
-        members = tuple(_classic_member(member, group.protocol_type) for member in group.members)
-        return _Described(CLASSIC, group.group_state, group.protocol_type, group.protocol_data, members)
+        return of_classic(group)
 
     return await retried(ask, cluster.patience_s)
+
+
+def of_classic(group: DescribedGroup) -> Described:
+    """What a DescribeGroups response says of a group."""
+    members = tuple(_classic_member(member, group.protocol_type) for member in group.members)
+    return Described(CLASSIC, group.group_state, group.protocol_type, group.protocol_data, members)
 
 
 def _consumer_member(member: ConsumerGroupDescribeMember) -> MemberDescription:
@@ -272,15 +286,25 @@ def _assigned(assignment: bytes) -> Partitions:
     )
 
 
-async def _progress(
-    cluster: Cluster, offsets: Mapping[TopicPartition, Committed], members: Iterable[MemberDescription]
-) -> tuple[PartitionProgress, ...]:
-    owners = {where: member.member_id for member in members for where in member.partitions}
-    shown = sorted(offsets.keys() | owners.keys())
-    leaders = await partitions_of(cluster, {where.topic for where in shown})
-    led = {where: leaders[where] for where in shown if leaders.get(where, _NO_LEADER) != _NO_LEADER}
+async def with_progress(
+    cluster: Cluster,
+    groups: Sequence[GroupDescription],
+    offsets: Sequence[Mapping[TopicPartition, Committed]],
+) -> list[GroupDescription]:
+    """The groups with their progress, by what each has committed. Raises ClusterError."""
+    owners = [
+        {where: member.member_id for member in group.members for where in member.partitions}
+        for group in groups
+    ]
+    shown = [sorted(of.keys() | owned.keys()) for of, owned in zip(offsets, owners, strict=True)]
+    every = {where for of_group in shown for where in of_group}
+    leaders = await partitions_of(cluster, {where.topic for where in every})
+    led = {where: leaders[where] for where in every if leaders.get(where, _NO_LEADER) != _NO_LEADER}
     ends = await offsets_at(cluster, led, LATEST)
-    return tuple(_row(where, offsets.get(where), ends.get(where), owners.get(where)) for where in shown)
+    return [
+        replace(group, progress=tuple(_row(at, of.get(at), ends.get(at), owned.get(at)) for at in rows))
+        for group, of, owned, rows in zip(groups, offsets, owners, shown, strict=True)
+    ]
 
 
 def _row(

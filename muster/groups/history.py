@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from heapq import merge
 from typing import Final
@@ -105,13 +105,22 @@ async def read_histories(
     cluster: Cluster, group_ids: Iterable[str], limit: int = MAX_EVENTS
 ) -> dict[str, GroupHistory]:
     """The same of each of several groups; the topic is read once. Raises ClusterError."""
-    partitions = [ClientPartition(*where) for where in await partitions_of(cluster, [TOPIC])]
-    if not partitions:
-        raise ClusterError(NO_HISTORY)
     newest = NewestOfEach(group_ids, limit)
-    async with cluster.reader() as consumer:
-        await _read_all(consumer, partitions, newest)
+    if not await read_topic(cluster, newest.add):
+        raise ClusterError(NO_HISTORY)
     return newest.histories()
+
+
+async def read_topic(
+    cluster: Cluster, add: Callable[[bytes | None, bytes | None], None], topic: str = TOPIC
+) -> bool:
+    """Give key and value of each record of a topic to `add`; False if there is no topic. Raises ClusterError."""
+    partitions = [ClientPartition(*where) for where in await partitions_of(cluster, [topic])]
+    if not partitions:
+        return False
+    async with cluster.reader() as consumer:
+        await _read_all(consumer, partitions, add)
+    return True
 
 
 def as_history(records: Iterable[KeyAndValue], older: int = 0) -> GroupHistory:
@@ -127,7 +136,9 @@ def as_history(records: Iterable[KeyAndValue], older: int = 0) -> GroupHistory:
 
 
 async def _read_all(
-    consumer: AIOKafkaConsumer, partitions: list[ClientPartition], newest: NewestOfEach
+    consumer: AIOKafkaConsumer,
+    partitions: list[ClientPartition],
+    add: Callable[[bytes | None, bytes | None], None],
 ) -> None:
     consumer.assign(partitions)
     await consumer.seek_to_beginning(*partitions)
@@ -137,12 +148,12 @@ async def _read_all(
         batches: dict[ClientPartition, list[ConsumerRecord[bytes, bytes]]]
         batches = await consumer.getmany(timeout_ms=_POLL_MS)
         for record in (record for records in batches.values() for record in records):
-            newest.add(record.key, record.value)
+            add(record.key, record.value)
         now = asyncio.get_running_loop().time()
         if batches:
             last_progress = now
         elif now - last_progress > _STALL_S:
-            raise ClusterError(f"{TOPIC} gave nothing for {_STALL_S:.0f} s, short of its end")
+            raise ClusterError(f"{partitions[0].topic} gave nothing for {_STALL_S:.0f} s, short of its end")
 
 
 async def _at_end(consumer: AIOKafkaConsumer, ends: dict[ClientPartition, int]) -> bool:

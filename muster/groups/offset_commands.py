@@ -15,9 +15,10 @@ from muster.cluster import ClusterError
 from muster.connection import Connection
 from muster.groups import tables
 from muster.groups.descriptions import NoSuchGroupError, require_no_members
+from muster.groups.many import committed_of_each
 from muster.groups.offsets import Committed, Move, commit, committed, delete_offsets
 from muster.groups.reset_offsets import parse_topics
-from muster.groups.running import AsJson, each, run
+from muster.groups.running import AsJson, run
 from muster.groups.selection import Several
 from muster.log import output
 from muster.log.import_offline import Imported
@@ -142,14 +143,12 @@ def export(
         chosen = several if group or several.is_given else Several(all_groups=True)
         chosen.check(group)
         async with connection.connected() as cluster:
-
-            async def ask(group_id: str) -> list[OffsetRow]:
-                found = await committed(cluster, group_id)
-                if group and not found:
-                    raise NoSuchGroupError(f"group {group_id} has committed no offset")
-                return rows_of(group_id, found)
-
-            rows = await each(ask, await chosen.chosen(cluster, group))
+            found = await committed_of_each(cluster, await chosen.chosen(cluster, group))
+        rows = []
+        for group_id, offsets in found.items():
+            if group and not offsets:
+                raise NoSuchGroupError(f"group {group_id} has committed no offset")
+            rows.append(rows_of(group_id, offsets))
         try:
             count = write_rows(file, (row for of_group in rows for row in of_group))
         except LogToolError as error:

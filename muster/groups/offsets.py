@@ -28,6 +28,7 @@ from protocol.topic_partition import TopicPartition
 
 NO_LEADER_EPOCH: Final = -1
 _OFFSET_FETCH_OF_ONE_GROUP: Final = 7  # Later versions ask for several groups in one request.
+OFFSET_FETCH_BY_NAME: Final = 9  # And still later ones name topics by id.
 _TOPICS_BY_NAME: Final = 9  # OffsetCommit names topics by id after that.
 
 Outcome = dict[TopicPartition, ErrorCode]
@@ -58,14 +59,19 @@ async def committed(cluster: Cluster, group_id: str) -> dict[TopicPartition, Com
         request = OffsetFetchRequest(group_id=group_id, topics=None)
         answer = await cluster.send(coordinator, request, max_version=_OFFSET_FETCH_OF_ONE_GROUP)
         check(f"fetching the offsets of group {group_id}", answer.error_code)
-        found = ((topic.name, partition) for topic in answer.topics for partition in topic.partitions)
-        return {
-            TopicPartition(name, partition.partition_index): _committed(partition)
-            for name, partition in found
-            if partition.error_code == ErrorCode.NONE and partition.committed_offset != NO_OFFSET
-        }
+        return committed_in(answer.topics)
 
     return await retried(ask, cluster.patience_s)
+
+
+def committed_in(topics: Iterable[Any]) -> dict[TopicPartition, Committed]:
+    """What topics of an OffsetFetch response say is committed; those of one group."""
+    return {
+        TopicPartition(topic.name, partition.partition_index): _committed(partition)
+        for topic in topics
+        for partition in topic.partitions
+        if partition.error_code == ErrorCode.NONE and partition.committed_offset != NO_OFFSET
+    }
 
 
 def _committed(partition: Any) -> Committed:

@@ -38,9 +38,11 @@ def run(command: Coroutine[None, None, int]) -> int:
         return STATUS_INTERRUPTED
 
 
-async def each(ask: Callable[[Asked], Awaitable[Answer]], of: Iterable[Asked]) -> list[Answer]:
+async def each(
+    ask: Callable[[Asked], Awaitable[Answer]], of: Iterable[Asked], at_once: int = MAX_ASKED_AT_ONCE
+) -> list[Answer]:
     """What `ask` returns of each, in order, some asked side by side. Raises what the first that fails raises."""
-    room = asyncio.Semaphore(MAX_ASKED_AT_ONCE)
+    room = asyncio.Semaphore(at_once)
 
     async def one(asked: Asked) -> Answer:
         async with room:

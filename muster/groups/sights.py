@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from muster.cluster import Cluster
 from muster.groups.descriptions import DEAD, GroupDescription, NoSuchGroupError, describe_group
-from muster.groups.running import each
+from muster.groups.many import describe_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +60,7 @@ async def look(cluster: Cluster, group_id: str) -> Sight:
 
 async def look_at(cluster: Cluster, group_ids: Iterable[str]) -> list[Sight]:
     """Each of the groups as it is now. Raises ClusterError."""
-    return await each(lambda group_id: look(cluster, group_id), group_ids)
+    at_ms = time.time_ns() // 1_000_000
+    wanted = list(group_ids)
+    found = await describe_groups(cluster, wanted)
+    return [sight_of(found[name], at_ms) if name in found else Sight(name, at_ms) for name in wanted]

@@ -137,7 +137,7 @@ def deletion_table(outcome: Mapping[str, ErrorCode]) -> Table:
     """One row per group that was to be deleted, with its result."""
     table = new_table("group", "outcome")
     for group_id, error in outcome.items():
-        add_row(table, group_id, "deleted" if error is ErrorCode.NONE else f"kept: {error.name}")
+        add_row(table, group_id, _outcome("deleted", error))
     return table
 
 
@@ -146,7 +146,7 @@ def removal_table(members: Iterable[MemberDescription], outcome: Mapping[str, Er
     table = new_table("member", "instance", "client", "host", "outcome")
     for member in members:
         error = outcome[member.member_id]
-        add_row(table, *_who(member), "removed" if error is ErrorCode.NONE else f"kept: {error.name}")
+        add_row(table, *_who(member), _outcome("removed", error))
     return table
 
 
@@ -154,9 +154,25 @@ def deleted_offsets_table(rows: Iterable[tuple[tuple[str, int | None], ErrorCode
     """One row per partition whose offset was to be deleted, with its result."""
     table = new_table("topic", "partition", "outcome")
     for (topic, partition), error in rows:
-        outcome = "deleted" if error is ErrorCode.NONE else f"kept: {error.name}"
-        add_row(table, topic, partition, outcome)
+        add_row(table, topic, partition, _outcome("deleted", error))
     return table
+
+
+_REFUSALS: Final = {
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.NON_EMPTY_GROUP: "kept: it has members",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "kept: a member is subscribed to the topic",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
+    ErrorCode.UNKNOWN_MEMBER_ID: "there is no such member any more",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "kept: not allowed for this user on this group",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "kept: not allowed for this user on this topic",
+}
+"""Why something was not done, in words; JSON has the names of the errors."""
+
+
+def _outcome(done: str, error: ErrorCode) -> str:
+    """What became of something that was to be removed."""
+    return done if error is ErrorCode.NONE else _REFUSALS.get(error, f"kept: {error.name}")
 
 
 def _heading(group: GroupDescription) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -15,7 +16,7 @@ from muster.groups.reset_offsets import parse_datetime
 from muster.groups.running import AsJson, run
 from muster.groups.why import tables as why_tables
 from muster.groups.why.answers import Question
-from muster.groups.why.asking import ask
+from muster.groups.why.asking import Answered, ask, ask_store
 from muster.sentences import remark
 from muster.usage import UsageError
 
@@ -28,6 +29,9 @@ def why(
     *,
     at: Annotated[str | None, Parameter(help="the rebalance at this time (ISO 8601, else UTC)")] = None,
     newest: Annotated[int, Parameter(help=f"look at so many events, up to {MAX_EVENTS:,}")] = NEWEST_EVENTS,
+    store: Annotated[
+        Path | None, Parameter(help="read what `muster observe` keeps in DIR; no cluster is asked")
+    ] = None,
     connection: Connection = Connection(),
     as_json: AsJson = False,
 ) -> int:
@@ -36,12 +40,17 @@ def why(
     While it rebalances also who is waited for; that needs no history, so it works on any cluster.
     """
 
+    async def answered(question: Question) -> Answered:
+        if store is not None:
+            return ask_store(store, question, newest)
+        async with connection.connected() as cluster:
+            return await ask(cluster, question, newest)
+
     async def command() -> int:
         if not 1 <= newest <= MAX_EVENTS:
             raise UsageError(f"--newest {newest} must be from 1 to {MAX_EVENTS}")
         question = Question(group, None if at is None else _timestamp(at), time.time_ns() // 1_000_000)
-        async with connection.connected() as cluster:
-            found = await ask(cluster, question, newest)
+        found = await answered(question)
         for sentence in found.remarks:
             remark(sentence)
         if as_json:

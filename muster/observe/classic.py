@@ -60,7 +60,8 @@ class Generation:
     @classmethod
     def of(cls, value: GroupMetadataValue) -> Generation:
         is_consumers = value.protocol_type == PROTOCOL_TYPE
-        members = {each.member_id: _member(each, is_consumers) for each in value.members}
+        named = sorted(value.members, key=_name)  # Kafka stores them in no order.
+        members = {each.member_id: _member(each, is_consumers) for each in named}
         partitions = _assigned(value.members) if is_consumers else {}
         return cls(value.generation, value.leader, value.protocol, members, partitions)
 
@@ -215,7 +216,11 @@ def _shown(generation: Generation) -> Any:
 def _member(member: MemberMetadata, is_consumers: bool) -> Member:
     subscribed = _digest(member.subscription) if is_consumers else ""
     names = (member.member_id, member.group_instance_id, member.client_id, member.client_host)
-    return Member(*names, subscribed, member.rebalance_timeout)
+    return Member(*names, subscribed, member.rebalance_timeout, member.session_timeout)
+
+
+def _name(member: MemberMetadata) -> tuple[str, str, str]:
+    return member.group_instance_id or "", member.client_id, member.member_id
 
 
 def _digest(subscription: bytes) -> str:

@@ -8,18 +8,26 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
-from muster.cluster import DEFAULT_BOOTSTRAP, Cluster, ClusterError, connected
+from muster.cluster import Cluster, ClusterError
+from muster.connection import Endpoint
+from muster.groups.history import read_topic
 from muster.observe.follow import TOPIC, Follower, Log, Progress, Sink, find_log, wait_for_log
-from muster.observe.sinks import PrintSink, SeveralSinks, StoreSink, TopicSink, make_topic
+from muster.observe.sinks import PrintSink, Reported, SeveralSinks, StoreSink, TopicSink, make_topic
 from muster.observe.store import TOTAL_BYTES, Store, StoreError
 from muster.sentences import counted, remark, say
+from muster.usage import STATUS_FAILED, STATUS_NOT_UNDERSTOOD, UsageError
 
-STATUS_FAILED: Final = 1
-STATUS_NOT_UNDERSTOOD: Final = 2
+app = App(name="observe")
+app.command(
+    "muster.observe.export_command:export",
+    name="export",
+    help="Write the events of a store to a topic, where the Spark jobs read them.",
+)
+
 _MIB: Final = 1 << 20
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -55,11 +63,10 @@ class Extent:
     ] = False
 
 
+@app.default
 def observe(
     *,
-    bootstrap: Annotated[
-        str, Parameter(name="--bootstrap", help="host:port of any broker")
-    ] = DEFAULT_BOOTSTRAP,
+    endpoint: Endpoint = Endpoint(),
     output: Output = Output(),
     extent: Extent = Extent(),
 ) -> int:
@@ -67,27 +74,27 @@ def observe(
 
     It reads __consumer_offsets, joins no group and commits nothing. Causes that are only inferred say so.
     """
-    if output.store_mib < 1:
-        say(f"--store-mib {output.store_mib} must be at least 1")
-        return STATUS_NOT_UNDERSTOOD
     try:
-        return asyncio.run(_observe(bootstrap, output, extent))
+        if output.store_mib < 1:
+            raise UsageError(f"--store-mib {output.store_mib} must be at least 1")
+        return asyncio.run(_observe(endpoint, output, extent))
+    except UsageError as error:
+        say(error)
+        return STATUS_NOT_UNDERSTOOD
     except (ClusterError, StoreError) as error:
         say(error)
         return STATUS_FAILED
 
 
-async def _observe(bootstrap: str, output: Output, extent: Extent) -> int:
+async def _observe(endpoint: Endpoint, output: Output, extent: Extent) -> int:
     stop = _stop_on_signals()
-    async with connected(bootstrap) as cluster:
+    async with endpoint.connected() as cluster:
         log = await _log(cluster, stop, until_end=extent.until_end)
         if log is None:
             return 0
-        async with _opened(cluster, log, output) as (sink, state):
-            progress = Progress() if state is None else Progress.load(state)
-            is_new = state is None
+        async with _opened(cluster, log, output) as (sink, progress):
             follower = Follower(log, progress, sink)
-            from_latest = is_new and extent.begin == "latest"
+            from_latest = extent.begin == "latest" and not (progress.positions or progress.reported_from)
             await follower.run(cluster, stop, from_latest=from_latest, until_end=extent.until_end)
     _say_what_is_missing(progress)
     return 0
@@ -106,24 +113,32 @@ async def _log(cluster: Cluster, stop: asyncio.Event, *, until_end: bool) -> Log
 
 
 @asynccontextmanager
-async def _opened(
-    cluster: Cluster, log: Log, output: Output
-) -> AsyncIterator[tuple[Sink, dict[str, Any] | None]]:
-    """The sink that was asked for, and the state that it goes on from, if any."""
+async def _opened(cluster: Cluster, log: Log, output: Output) -> AsyncIterator[tuple[Sink, Progress]]:
+    """The sink that was asked for, and the progress that it goes on from."""
     sinks: list[Sink] = []
-    state = None
+    progress = Progress()
     async with AsyncExitStack() as stack:
         if output.as_json or (output.store is None and not output.to_topic):
             sinks.append(PrintSink(as_json=output.as_json))
         if output.to_topic:
             await make_topic(cluster)
+            if output.store is None:
+                progress = await _progress_of_topic(cluster)
             sinks.append(TopicSink(await stack.enter_async_context(cluster.writer())))
         if output.store is not None:  # The last: its checkpoint says that the others have it.
             store = Store(output.store, log.source, total_bytes=output.store_mib * _MIB)
             stack.callback(store.close)
             sinks.append(StoreSink(store))
-            state = store.state
-        yield SeveralSinks(sinks), state
+            if store.state is not None:
+                progress = Progress.load(store.state)
+        yield SeveralSinks(sinks), progress
+
+
+async def _progress_of_topic(cluster: Cluster) -> Progress:
+    """Where the topic's events end. The log is read from its start all the same, as what comes is compared."""
+    reported = Reported()
+    await read_topic(cluster, reported.add)
+    return Progress(reported_from=reported.offsets, reported_there=reported.counts)
 
 
 def _stop_on_signals() -> asyncio.Event:

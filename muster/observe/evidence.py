@@ -39,12 +39,16 @@ class Evidence(Enum):
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """The place and time of a record. `hole_at` is where the log goes on behind the last missing offset."""
+    """The place and time of a record. `hole_at` is where the log goes on behind the last missing offset.
+
+    `is_behind_unread`: since its group's last known generation there was a record that could not be decoded.
+    """
 
     partition: int
     offset: int
     wall_ms: int
     hole_at: int = -1
+    is_behind_unread: bool = False
 
 
 class Member(NamedTuple):
@@ -56,6 +60,7 @@ class Member(NamedTuple):
     client_host: str
     subscribed: str = ""
     rebalance_timeout_ms: int = -1
+    session_timeout_ms: int = -1  # Of a classic member.
 
     @property
     def origin(self) -> tuple[str, str]:
@@ -87,7 +92,10 @@ class Change(NamedTuple):
     def cause(self) -> Cause:
         if self.member is None:
             return Cause(self.kind, self.detail, removed=self.removed)
-        return Cause.by(self.member, self.kind, self.detail, removed=self.removed)
+        cause = Cause.by(self.member, self.kind, self.detail, removed=self.removed)
+        if self.kind is CauseKind.MEMBER_GONE and self.member.session_timeout_ms > 0:
+            return cause.in_session(self.member.session_timeout_ms, None)
+        return cause
 
 
 class Step(NamedTuple):
@@ -189,7 +197,9 @@ def gap_event(
     """
     first, last = missing
     numbers = str(first) if first == last else f"{first} to {last}"
-    if known_at is not None and at.hole_at <= known_at:
+    if at.is_behind_unread:
+        why = "not readable, or never stored"
+    elif known_at is not None and at.hole_at <= known_at:
         why = "never stored, as no assignment of them came"
     else:
         why = "not on the log, compacted or never stored"

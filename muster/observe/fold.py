@@ -10,7 +10,7 @@ longest ago are forgotten, and are then as if nothing was known of them.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from coordinator.effects import GroupEvent
@@ -43,6 +43,7 @@ class GroupFold:
     known_at: int | None = None  # The offset of the newest classic generation's record.
     removed_at: At | None = None  # A tombstone of the group that is held back.
     is_unread: bool = False  # Its newest record could not be decoded.
+    is_behind_unread: bool = False  # Nor could one since the newest generation or epoch that is known.
     heard_ms: int = 0
 
     @property
@@ -62,6 +63,10 @@ class GroupFold:
     def take(self, key: Any, value: Any, at: At) -> list[GroupEvent]:
         """Take in a decoded record of the group, no commit; return the events that are complete with it."""
         self.is_unread = False
+        if self.is_behind_unread:
+            at = replace(at, is_behind_unread=True)
+        if isinstance(key, GroupMetadataKey | ConsumerGroupMetadataKey):
+            self.is_behind_unread = False
         if value is not None or not isinstance(key, GroupMetadataKey | ConsumerGroupMetadataKey):
             is_classic = isinstance(key, GroupMetadataKey)
             events = self._resolve_removal(is_classic, value, at)
@@ -76,7 +81,7 @@ class GroupFold:
 
     def take_unreadable(self, reason: str, at: At) -> list[GroupEvent]:
         """Take in a record of the group that cannot be decoded: an event, unless the one before was that, too."""
-        was_unread, self.is_unread = self.is_unread, True
+        was_unread, self.is_unread, self.is_behind_unread = self.is_unread, True, True
         if was_unread:
             return []
         return [self._within(Change(CauseKind.RECORD_NOT_READ, Evidence.RECORD, reason), at)]
@@ -159,6 +164,7 @@ class GroupFold:
             None if consumer is None else ConsumerGroupFold.load(consumer),
             known_at,
             is_unread=is_unread,
+            is_behind_unread=is_unread,
             heard_ms=heard_ms,
         )
 

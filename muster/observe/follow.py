@@ -1,8 +1,8 @@
 """Reads `__consumer_offsets` of a cluster from a position on, and hands what the fold makes of it to a sink.
 
 A plain consumer is assigned all partitions: it is in no group, commits nothing, and all that it sends are requests
-for metadata, offsets and records. It waits for the topic where there is none yet. Nothing is decided here about
-what records mean; that is `fold`.
+for metadata, offsets and records. It waits for the topic where there is none yet, and takes on partitions that the
+topic is given later. Nothing is decided here about what records mean; that is `fold`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import TopicPartition as ClientPartition
 
 from coordinator.effects import GroupEvent
-from muster.cluster import Cluster, ClusterError
+from muster.cluster import Cluster, ClusterError, UnreachableError
 from muster.observe.evidence import At
 from muster.observe.fold import Fold
 from muster.observe.store import Source
@@ -27,6 +27,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 TOPIC: Final = "__consumer_offsets"
 POLL_MS: Final = 500
 LOOK_EVERY_S: Final = 2.0  # For the topic, where there is none.
+LOOK_FOR_PARTITIONS_EVERY_S: Final = 30.0
 STALL_S: Final = 30.0  # A log that gives nothing for so long before its end will not give any.
 CHECKPOINT_EVERY_S: Final = 2.0
 CHECKPOINT_SHARE: Final = 20
@@ -59,6 +60,9 @@ class Progress:
         default_factory=dict
     )  # By partition, where it goes on behind its last hole.
     reported_from: dict[int, int] = field(default_factory=dict)  # What is before is read, and not reported.
+    reported_there: dict[int, int] = field(
+        default_factory=dict
+    )  # So many events of that very offset are, too.
 
     def take(self, records: Records) -> list[GroupEvent]:
         """Take in records that were fetched; return what they show, as far as it is to be reported."""
@@ -67,6 +71,7 @@ class Progress:
             for record in batch:
                 events += self._take(where.partition, record)
             events += self.fold.settle()  # A write is in one batch of the log, and batches are fetched whole.
+        events.sort(key=_place)  # Each group's stay as they are: they are of one partition, in its order.
         return [event for event in events if self._is_reported(event)]
 
     def _take(self, partition: int, record: ConsumerRecord[bytes, bytes]) -> list[GroupEvent]:
@@ -77,21 +82,33 @@ class Progress:
         return self.fold.take(record.key, record.value, at)
 
     def _is_reported(self, event: GroupEvent) -> bool:
-        seen = event.observed
-        return seen is None or seen.offset >= self.reported_from.get(seen.partition, 0)
+        partition, offset = _place(event)
+        begin = self.reported_from.get(partition, 0)
+        if offset == begin and self.reported_there.get(partition, 0):
+            self.reported_there[partition] -= 1
+            return False
+        return offset >= begin
 
     def dump(self) -> dict[str, Any]:
         """The state for `load`, as values that fit into JSON."""
-        named = {"positions": self.positions, "holes": self.holes, "reported_from": self.reported_from}
-        return {**named, "groups": self.fold.dump()}
+        return {**{name: getattr(self, name) for name in _BY_PARTITION}, "groups": self.fold.dump()}
 
     @classmethod
     def load(cls, dumped: dict[str, Any]) -> Progress:
         progress = cls()
-        for name in ("positions", "holes", "reported_from"):
-            setattr(progress, name, {int(partition): at for partition, at in dumped[name].items()})
+        for name in _BY_PARTITION:
+            setattr(progress, name, {int(partition): at for partition, at in dumped.get(name, {}).items()})
         progress.fold.load(dumped["groups"])
         return progress
+
+
+_BY_PARTITION: Final = ("positions", "holes", "reported_from", "reported_there")
+
+
+def _place(event: GroupEvent) -> tuple[int, int]:
+    """The partition and the offset of the record that showed it."""
+    assert event.observed is not None, "each event that is observed has its record"
+    return event.observed.partition, event.observed.offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +145,11 @@ async def wait_for_log(cluster: Cluster, stop: asyncio.Event) -> Log | None:
 class Follower:
     """Follows one log. `progress` is where it goes on, and is kept up to date."""
 
-    def __init__(self, log: Log, progress: Progress, sink: Sink) -> None:
-        self._partitions = log.partitions
+    def __init__(
+        self, log: Log, progress: Progress, sink: Sink, look_every_s: float = LOOK_FOR_PARTITIONS_EVERY_S
+    ) -> None:
+        self._log = log
+        self._look_every_s = look_every_s
         self._progress = progress
         self._sink = sink
         self._checkpoint_due_s = 0.0
@@ -145,31 +165,53 @@ class Follower:
                 ends = await self._begin(consumer)
                 if from_latest:
                     self._progress.reported_from = dict(ends)
-                await self._read(consumer, stop, ends if until_end else None)
+                await self._read(cluster, consumer, stop, ends if until_end else None)
         except KafkaError as error:
             raise ClusterError(f"reading {TOPIC}: {error!r}") from None
         await self._checkpoint()
 
     async def _begin(self, consumer: AIOKafkaConsumer) -> dict[int, int]:
         """Go to where the progress is; return the end of each partition."""
-        consumer.assign(self._partitions)
-        firsts = await consumer.beginning_offsets(self._partitions)
-        found = await consumer.end_offsets(self._partitions)
-        for where in self._partitions:
+        consumer.assign(self._log.partitions)
+        firsts = await consumer.beginning_offsets(self._log.partitions)
+        found = await consumer.end_offsets(self._log.partitions)
+        for where in self._log.partitions:
             position = self._progress.positions.get(where.partition, 0)
-            if position > found[where]:
+            read = max(position, self._progress.reported_from.get(where.partition, 0))
+            if read > found[where]:
                 raise ClusterError(
-                    f"{TOPIC}-{where.partition} ends at {found[where]} and was read up to {position} before: "
+                    f"{TOPIC}-{where.partition} ends at {found[where]} and was read up to {read} before: "
                     "it is not the log that it was"
                 )
             consumer.seek(where, max(position, firsts[where]))
         return {where.partition: end for where, end in found.items()}
 
+    async def _take_on_new_partitions(self, cluster: Cluster, consumer: AIOKafkaConsumer) -> None:
+        """Read also the partitions that the log has been given since. Raises ClusterError if it is another log."""
+        try:
+            log = await find_log(cluster)
+        except UnreachableError:
+            return  # The consumer waits for the cluster; the next look sees them.
+        if log is None or log == self._log:
+            return
+        if log.source != self._log.source:
+            raise ClusterError(f"{TOPIC} was deleted and made again: it is another log")
+        kept = {where: await consumer.position(where) for where in self._log.partitions}
+        self._log = log
+        consumer.assign(log.partitions)  # It forgets all positions.
+        firsts = await consumer.beginning_offsets(log.partitions)
+        for where in log.partitions:
+            consumer.seek(where, kept.get(where, firsts[where]))
+
     async def _read(
-        self, consumer: AIOKafkaConsumer, stop: asyncio.Event, until: dict[int, int] | None
+        self,
+        cluster: Cluster,
+        consumer: AIOKafkaConsumer,
+        stop: asyncio.Event,
+        until: dict[int, int] | None,
     ) -> None:
         loop = asyncio.get_running_loop()
-        heard_s = loop.time()
+        heard_s = looked_s = loop.time()
         while not stop.is_set() and not (until is not None and await self._is_at(consumer, until)):
             try:
                 records: Records = await consumer.getmany(timeout_ms=POLL_MS)
@@ -182,11 +224,14 @@ class Follower:
                     await self._sink.write(events)
             elif until is not None and loop.time() - heard_s > STALL_S:
                 raise ClusterError(f"{TOPIC} gave nothing for {STALL_S:.0f} s, short of its end")
+            if until is None and loop.time() - looked_s >= self._look_every_s:
+                await self._take_on_new_partitions(cluster, consumer)
+                looked_s = loop.time()
             if self._sink.is_checkpoint_due or (self._is_dirty and loop.time() >= self._checkpoint_due_s):
                 await self._checkpoint()
 
     async def _is_at(self, consumer: AIOKafkaConsumer, until: dict[int, int]) -> bool:
-        for where in self._partitions:
+        for where in self._log.partitions:
             if await consumer.position(where) < until[where.partition]:
                 return False
         return True

@@ -12,12 +12,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import InvalidTopicError, KafkaError
 
 from coordinator.effects import GroupEvent
-from coordinator.history.events import TOPIC, encode_event
+from coordinator.history.events import TOPIC, HistoryError, encode_event
 from coordinator.history.topic import BATCH_BYTES, history_topic_config
 from muster.cluster import Cluster, ClusterError, check
+from muster.groups.event_records import read_event
 from muster.observe.follow import Sink
 from muster.observe.lines import event_line
 from muster.observe.store import Store
@@ -51,23 +52,30 @@ class StoreSink:
 
 
 class TopicSink:
-    """Writes to `__group_events`; an event is there once `write` returns. Raises ClusterError."""
+    """Writes to a topic of events; one is there once `write` returns. Raises ClusterError."""
 
-    def __init__(self, producer: AIOKafkaProducer) -> None:
+    def __init__(self, producer: AIOKafkaProducer, topic: str = TOPIC) -> None:
         self._producer = producer
+        self._topic = topic
 
     async def write(self, events: list[GroupEvent]) -> None:
         try:
             sent = [await self._send(event) for event in events]
             await asyncio.gather(*sent)
+        except InvalidTopicError:
+            raise ClusterError(
+                f"this cluster lets no client write to {self._topic}: choose another topic"
+            ) from None
         except KafkaError as error:
-            raise ClusterError(f"writing to {TOPIC}: {error!r}") from None
+            raise ClusterError(f"writing to {self._topic}: {error!r}") from None
 
     async def _send(self, event: GroupEvent) -> asyncio.Future[Any]:
         key, value = encode_event(event)
         if len(value) > RECORD_BYTES and event.observed is not None:
             key, value = encode_event(replace(event, observed=replace(event.observed, members=None)))
-        sent: asyncio.Future[Any] = await self._producer.send(TOPIC, value, key, timestamp_ms=event.wall_ms)
+        sent: asyncio.Future[Any] = await self._producer.send(
+            self._topic, value, key, timestamp_ms=event.wall_ms
+        )
         return sent
 
     async def checkpoint(self, dump: Callable[[], dict[str, Any]]) -> None:
@@ -116,12 +124,46 @@ class SeveralSinks:
         return any(sink.is_checkpoint_due for sink in self._sinks)
 
 
-async def make_topic(cluster: Cluster) -> None:
-    """Make `__group_events` unless it is there, with the daemon's settings. Raises ClusterError."""
-    config = history_topic_config(RETENTION_MS, RETENTION_BYTES)
-    configs = [CreatableTopicConfig(name=name, value=value) for name, value in config.items()]
-    topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=-1, configs=configs)
+class Reported:
+    """How far the topic's own events go: of each partition of the log the newest record, and its events.
+
+    The topic has one partition, and a producer that keeps its order, so what a crash cut off is the end of a
+    record's events, or all of those of later ones. Copies count once.
+    """
+
+    def __init__(self) -> None:
+        self.offsets: dict[int, int] = {}
+        self._events: dict[int, set[bytes]] = {}  # Those of the newest record.
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """How many events of the newest record there are."""
+        return {partition: len(events) for partition, events in self._events.items()}
+
+    def add(self, key: bytes | None, value: bytes | None) -> None:
+        """Take in a record of the topic; one that is no observed event says nothing."""
+        try:
+            seen = read_event(key, value).observed
+        except HistoryError:
+            return
+        if seen is None or value is None or seen.offset < self.offsets.get(seen.partition, -1):
+            return
+        if seen.offset > self.offsets.get(seen.partition, -1):
+            self.offsets[seen.partition], self._events[seen.partition] = seen.offset, set()
+        self._events[seen.partition].add(value)
+
+
+async def make_topic(
+    cluster: Cluster,
+    name: str = TOPIC,
+    retention_ms: int = RETENTION_MS,
+    retention_bytes: int = RETENTION_BYTES,
+) -> None:
+    """Make a topic of events unless it is there, by default with the daemon's settings. Raises ClusterError."""
+    config = history_topic_config(retention_ms, retention_bytes)
+    configs = [CreatableTopicConfig(name=key, value=value) for key, value in config.items()]
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=-1, configs=configs)
     answer = await cluster.send_to_any(CreateTopicsRequest(topics=[topic]))
     for result in answer.topics:
         if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            check(f"making the topic {TOPIC}", result.error_code)
+            check(f"making the topic {name}", result.error_code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import chdir
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -80,6 +80,10 @@ class ClusterOptions:
     bootstrap: Annotated[str, Parameter(name="--bootstrap", help="host:port of any broker")] = (
         DEFAULT_BOOTSTRAP
     )
+    topic: Annotated[
+        str | None,
+        Parameter(help="members, rebalances: the topic of events, if it is not __group_events"),
+    ] = None
     kafka_option: Annotated[
         tuple[str, ...], Parameter(negative="", help="NAME=VALUE of Kafka's clients, as security.protocol")
     ] = ()
@@ -102,7 +106,8 @@ def run(
 
     try:
         given.require_job(name)
-        options = _run_options(out, pace, thresholds, cluster)
+        topic = given.require_topic(name, cluster.topic)
+        options = replace(_run_options(out, pace, thresholds, cluster), topic=topic)
         given.require_writable(out)
         require_spark()
         return _run_job(name, options, cluster.master, as_json)

@@ -42,6 +42,10 @@ class Group:
         self._observer = observer
         self._numbers = itertools.count()
 
+    @property
+    def bootstrap(self) -> str:
+        return self._observer.bootstrap
+
     def start(self, family: str, **config: object) -> Worker:
         """Start a member of this client library."""
         return self._fleet.start(family, "member", group=self.name, topics=[self.topic], **config)

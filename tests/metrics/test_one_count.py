@@ -91,7 +91,9 @@ def test_all_four_count_the_same_rebalances_by_the_same_causes(seed: int) -> Non
     of_spark = of_the_job(records(topic))
     assert sum(map(len, in_history.values())) > 40
     assert of_metrics == causes([each for found in in_history.values() for each in found]) == causes(of_spark)
-    assert metrics.seconds["all"].sum_s == pytest.approx(sum(each.duration_ms for each in of_spark) / 1000)
+    assert metrics.seconds["all"].sum_s == pytest.approx(
+        sum(each.duration_ms or 0 for each in of_spark) / 1000
+    )
     for name, events in by_group(topic).items():
         found = in_history[name]
         assert of_why(name, events) <= {(each.started_at, each.ended_at, each.cause) for each in found}

@@ -73,7 +73,9 @@ def test_the_time_of_syncing_is_known_and_that_of_joining_is_not() -> None:
     (view,) = rebalance_views(events)
     assert view.rebalance is not None
     assert view.spent_ms(FIRST_PHASES) is None, "not 0: nobody knows"
-    assert (view.rebalance.duration_ms, view.rebalance.attempts) == (40, 1)
+    known = (view.rebalance.join_ms, view.rebalance.sync_ms, view.rebalance.duration_ms)
+    assert known == (None, 40, None), "what is not known is no 0, and no part of a sum"
+    assert (view.rebalance.ended_at - view.rebalance.started_at, view.rebalance.attempts) == (40, 1)
 
 
 @pytest.mark.parametrize("stored", [-1, 10**18], ids=["by an old broker", "in the future"])
@@ -148,7 +150,7 @@ def test_a_static_member_under_a_new_id_neither_joined_nor_left() -> None:
     assert told(events) == [(1, "Stable", "static member replaced")]
     assert events[0].removed_member_ids == ("app-1-id",)
     assert events[0].member_id == "app-1b-id"
-    assert members_of(events[0]) == ["app-1b", "app-2"]
+    assert members_of(events[0]) == ["app-2", "app-1b"], "by their names, static ones behind the others"
     assert log.generation(1, again, APP_2) == [], "the same record again says nothing"
     events = log.generation(2, member("app-1c", "i-1"))
     assert [event.cause for event in events] == ["member_gone", "static_member_replaced", "assignment_stored"]

@@ -13,9 +13,10 @@ from aiokafka.structs import TopicPartition as ClientPartition
 
 from coordinator.effects import CoordinatorRecord, GroupEvent
 from coordinator.groups.record_codec import encode_record
+from coordinator.history.events import GAP_KEY, encode_event
 from muster.observe.follow import TOPIC, Progress
-from muster.observe.sinks import SeveralSinks
-from tests.observe.offsets_log import START_MS, evidence, generation, member, told
+from muster.observe.sinks import Reported, SeveralSinks
+from tests.observe.offsets_log import START_MS, evidence, generation, member, told, tombstone
 
 APP_1 = member("app-1")
 
@@ -54,6 +55,39 @@ def test_what_was_there_before_is_compared_with_and_not_reported() -> None:
     assert progress.take(fetched(0, (0, generation(1, APP_1)), (1, generation(2, APP_1)))) == []
     events = progress.take(fetched(0, (2, generation(3, APP_1, member("app-2")))))
     assert told(events)[0][2] == "member joined: inferred, not in generation 2"
+
+
+def test_what_the_topic_has_already_is_left_out_to_the_very_event() -> None:
+    """A crash may have cut off the last of a record's events, so their number counts as well."""
+    whole = Progress().take(fetched(0, (0, generation(1, APP_1)), (4, generation(2, APP_1, member("app-2")))))
+    assert [place(event) for event in whole] == [0, 0, 4, 4]
+    for count in range(5):
+        reported = Reported()
+        for event in whole[:count]:
+            reported.add(*encode_event(event))
+            reported.add(*encode_event(event))
+        reported.add(b"billing", b"{}")
+        reported.add(GAP_KEY, None)
+        progress = Progress(reported_from=reported.offsets, reported_there=reported.counts)
+        records = fetched(0, (0, generation(1, APP_1)), (4, generation(2, APP_1, member("app-2"))))
+        assert progress.take(records) == whole[count:]
+
+
+def place(event: GroupEvent) -> int:
+    assert event.observed is not None
+    return event.observed.offset
+
+
+def test_events_of_a_fetch_are_in_the_order_of_the_log() -> None:
+    """A tombstone waits for the record behind it, which may be of another group."""
+    progress = Progress()
+    progress.take(fetched(0, (0, generation(1, APP_1))))
+    events = progress.take(fetched(0, (1, tombstone()), (2, generation(1, APP_1, group="other"))))
+    assert [(place(event), event.group_id) for event in events] == [
+        (1, "billing"),
+        (2, "other"),
+        (2, "other"),
+    ]
 
 
 def test_progress_is_the_same_after_a_trip_to_the_disk() -> None:

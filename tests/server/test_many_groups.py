@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -171,9 +171,8 @@ def test_a_large_answer_is_few_chunks_when_it_comes_back_from_the_thread() -> No
     answer = ListGroupsResponse(
         groups=[ListedGroup(group_id=f"g-{number}", protocol_type="") for number in range(30_000)]
     )
-    pending = Pending(
-        client, SimpleNamespace(name="ListGroups", pipelines=False, counts=ApiCounts(16)), 4, 7, "test"
-    )  # type: ignore[arg-type]
+    api: Any = SimpleNamespace(name="ListGroups", pipelines=False, counts=ApiCounts(16))
+    pending = Pending(cast(Any, client), api, 4, 7, "test")
     pending.reply_aside(lambda: answer, loop.run_aside)
     ((work, done),) = loop.aside
     future: Future[object] = Future()

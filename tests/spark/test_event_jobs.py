@@ -19,6 +19,8 @@ import pytest
 from confluent_kafka import Message, Producer
 from pyspark.sql import SparkSession
 
+from coordinator.effects import GroupEvent
+from coordinator.history.events import encode_event
 from harness.daemon import MusterDaemon
 from harness.messages import value_of
 from harness.observer import Observer
@@ -27,6 +29,7 @@ from harness.spark_tables import read_arrow
 from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.runner import run
+from tests.observe.offsets_log import OffsetsLog, member
 from tests.spark.provoked_rebalances import ProvokedRebalance, RebalanceProvoker
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -111,6 +114,13 @@ def past() -> list[dict[str, Any]]:
     return sorted((event for each in written for event in each), key=lambda event: event["wall_ms"])
 
 
+def observed() -> list[GroupEvent]:
+    """A first generation as `muster observe` infers it: 40 ms of syncing, and of joining it is not known."""
+    log = OffsetsLog()
+    log.now_ms = PAST_MS + 3_000_000
+    return log.generation(1, member("old"), group="past-observed")
+
+
 def write_past(bootstrap: str, topic: str) -> None:
     """The past, records that are no events, and an event of two hours later, by which all windows are over."""
     end = {"schema": 1, "group_id": "past-clock", "generation_id": 1, "from_state": "Stable", "to_state": "Stable",
@@ -119,6 +129,9 @@ def write_past(bootstrap: str, topic: str) -> None:
     for each in [*past(), end]:
         event = json.dumps(each, separators=(",", ":"))
         producer.produce(topic, event, each["group_id"], partition=0, timestamp=each["wall_ms"])
+    for inferred in observed():
+        encoded = encode_event(inferred)
+        producer.produce(topic, encoded[1], encoded[0], partition=0, timestamp=inferred.wall_ms)
     for key, value in BAD:
         producer.produce(topic, value, key, partition=0, timestamp=PAST_MS)
     assert producer.flush(20) == 0
@@ -251,7 +264,7 @@ def test_the_storms_are_those_of_pandas_second_by_second(long_ago: Done) -> None
         on = np.zeros((len(of_group), 3_600), dtype=bool)  # Which rebalance was on in which second.
         for row, end in enumerate(rows_of(of_group)):
             last = (end.wall_ms - PAST_MS) // 1000
-            on[row, last - end.rebalance_ms["PreparingRebalance"] // 1000 : last] = True
+            on[row, last - end.rebalance_ms.get("PreparingRebalance", 0) // 1000 : last] = True
         for start in range(0, 3_600, WINDOW_MS // 1000):
             window = on[:, start : start + WINDOW_MS // 1000]
             spent_ms = int(window.any(axis=0).sum()) * 1000
@@ -264,6 +277,16 @@ def test_the_storms_are_those_of_pandas_second_by_second(long_ago: Done) -> None
     storms = found[["group_id", "start", "rebalances", "rebalancing_ms", "share"]]
     assert {each[0] for each in expected} == {"past-busy", "past-full", "past-long"}
     assert sorted(storms.itertuples(index=False, name=None)) == sorted(expected)
+
+
+def test_a_length_that_no_record_shows_is_null(long_ago: Done) -> None:
+    found = read_arrow(long_ago.out, "rebalances").to_pylist()
+    lengths = [
+        (row["join_ms"], row["sync_ms"], row["duration_ms"])
+        for row in found
+        if row["group_id"] == "past-observed"
+    ]
+    assert lengths == [(None, 40, None)]
 
 
 def test_the_sessions_are_those_of_pandas_over_the_raw_topic(done: Done) -> None:

@@ -99,6 +99,17 @@ def test_a_topic_that_is_not_there_is_refused(
     assert said == f"there is no topic never-made on {broker.bootstrap}"
 
 
+def test_jobs_of_events_read_the_topic_that_is_named_and_no_other_job_does(
+    refused: Say, tmp_path: Path, spark_java: None, broker: ServerProcess
+) -> None:
+    """A store of `muster observe` is exported to one."""
+    where = ("--out", str(tmp_path), "--bootstrap", broker.bootstrap, "--topic", "exported")
+    for job in ("members", "rebalances"):
+        assert refused(job, *where) == f"there is no topic exported on {broker.bootstrap}"
+    for job in ("commits", "lag"):
+        assert refused(job, *where) == "--topic goes with members and rebalances"
+
+
 def test_a_second_run_of_the_same_job_is_refused(
     refused: Say,
     tmp_path: Path,

@@ -160,16 +160,9 @@ def _course(
     rebalance: Rebalance, case: Case, group: GroupDescription | None, *, is_over: bool
 ) -> Iterator[str]:
     """How long it took, who came last, and what was not read meanwhile."""
-    words = ("assigning", "reconciling") if case.is_of_consumer_group else ("joining", "assigning")
-    spent = [
-        f"{span(ms)} {word}"
-        for ms, word in zip((rebalance.join_ms, rebalance.sync_ms), words, strict=True)
-        if ms or is_over
-    ]
-    if spent and is_over:
-        line = ", ".join(spent)
+    if is_over:
         last = _last(rebalance, is_of_consumer_group=case.is_of_consumer_group)
-        yield line + (f"; {last}" if last else "") + "."
+        yield _spent(rebalance, case) + (f"; {last}" if last else "") + "."
     if rebalance.attempts > 1:
         yield f"It began {rebalance.attempts} times, since the group changed again meanwhile."
     if rebalance.outcome == "Dead":
@@ -180,6 +173,17 @@ def _course(
         yield "The group had no members afterwards."
     elif is_over:
         yield from _not_read(group, case)
+
+
+def _spent(rebalance: Rebalance, case: Case) -> str:
+    """How long its phases took, as far as that is known."""
+    words = ("assigning", "reconciling") if case.is_of_consumer_group else ("joining", "assigning")
+    phases = list(zip((rebalance.join_ms, rebalance.sync_ms), words, strict=True))
+    known = ", ".join(f"{span(ms)} {word}" for ms, word in phases if ms is not None)
+    unknown = " and ".join(word for ms, word in phases if ms is None)
+    if not known:
+        return f"How long {unknown} took is not known"
+    return known + (f"; how long {unknown} took is not known" if unknown else "")
 
 
 def _last(rebalance: Rebalance, *, is_of_consumer_group: bool) -> str | None:

@@ -1,11 +1,13 @@
 """Asks a cluster why a group rebalanced: reads its history and its description, as far as the cluster has them.
 
 A cluster without a history still describes a group that rebalances now. A group that is gone has its history.
+Of a store of `muster observe` no cluster is asked.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from coordinator.history.events import TOPIC
 from coordinator.history.rebalances import REBALANCING
@@ -16,6 +18,8 @@ from muster.groups.history import NO_HISTORY, GroupHistory, read_history
 from muster.groups.why.answers import Answer, Question, answer
 from muster.groups.why.live import waiting_now
 from muster.groups.why.words import name
+from muster.observe.reading import read_stored_history
+from muster.observe.store import StoreError
 
 LOOKS_MAX = 3
 """So often history and description are read while the one has a rebalance that is on and the other has not: events
@@ -45,6 +49,19 @@ async def ask(cluster: Cluster, question: Question, newest: int) -> Answered:
     if said.rebalance is None and not said.since and said.waiting is None:
         raise ClusterError(_nothing_known(question, found, group))
     return Answered(said, tuple(_remarks(found)))
+
+
+def ask_store(directory: Path, question: Question, newest: int) -> Answered:
+    """The answer by the newest events of the group in a store. Raises StoreError, also if it has none."""
+    stored = read_stored_history(directory, question.group_id, newest)
+    found = stored.history
+    is_whole = stored.has_all and not found.older
+    said = answer(question, found.as_it_happened(), None, is_whole=is_whole)
+    if said.rebalance is None and not said.since:
+        is_later = any(event.group_id for event in found.events)
+        what = "begins after that time in" if is_later else "is not in"
+        raise StoreError(f"the history of group {name(question.group_id)} {what} {directory}")
+    return Answered(said, (*stored.remarks(), *_remarks(found)))
 
 
 async def _described(cluster: Cluster, group_id: str) -> GroupDescription | None:

@@ -37,6 +37,7 @@ DEPARTURES: Final = frozenset(
         CauseKind.REVOCATION_TIMEOUT,
         CauseKind.REJOIN_TIMEOUT,
         CauseKind.NEW_MEMBER_JOIN_TIMEOUT,
+        CauseKind.MEMBER_GONE,
     )
 )
 """By these a member is gone, and may come back."""

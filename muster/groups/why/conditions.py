@@ -48,6 +48,10 @@ def several_left(case: Case) -> bool:
     return case.event.removed_count > 1 or len(case.left) > 1
 
 
+def several_removed(case: Case) -> bool:
+    return case.event.removed_count > 1
+
+
 def is_static(case: Case) -> bool:
     return case.is_static
 
@@ -70,6 +74,10 @@ def is_no_rebalance(case: Case) -> bool:
 
 def names_a_member(case: Case) -> bool:
     return case.event.member_id is not None
+
+
+def names_no_member(case: Case) -> bool:
+    return case.event.member_id is None
 
 
 def is_settled(case: Case) -> bool:

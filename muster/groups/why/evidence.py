@@ -84,6 +84,12 @@ def poll_interval(case: Case) -> str | None:
     return f"Its max.poll.interval.ms is {timeout_ms} (what it sends as its rebalance timeout)."
 
 
+def session_setting(case: Case) -> str | None:
+    """The member's session.timeout.ms, where nothing says how much of its session was left."""
+    total_ms = case.event.session_timeout_ms
+    return None if total_ms is None else f"Its session.timeout.ms is {total_ms}."
+
+
 def no_farewell(case: Case) -> str | None:
     """What tells a crash from a slow poll loop."""
     if case.is_static and case.is_of_consumer_group:

@@ -18,10 +18,10 @@ _FIND_CRASH: Final = (
     "session.timeout.ms hides it"
 )
 _AS_PLANNED: Final = "none, if that was intended"
-_STATIC: Final = (
+STATIC: Final = (
     "give members an own group.instance.id each: a restart within session.timeout.ms is then no rebalance"
 )
-_FLAPPING: Final = (
+FLAPPING: Final = (
     "see why {who} comes and goes (its own log; restarts by a supervisor); until then stop it, for each "
     "round costs all members a rebalance"
 )
@@ -34,7 +34,7 @@ JOINS: Final = (
         "joined_flapping",
         "{who} came back once more: it flaps",
         (ev.comings_and_goings, ev.departure, ev.poll_interval),
-        _FLAPPING,
+        FLAPPING,
         when.is_flapping,
     ),
     Rule(
@@ -42,7 +42,7 @@ JOINS: Final = (
         "joined_rolling_restart",
         "{who} came back, as one of several members that are restarted one after the other",
         (ev.rolled, ev.departure),
-        _STATIC,
+        STATIC,
         when.is_rolling,
         is_guess=True,
     ),
@@ -59,7 +59,7 @@ JOINS: Final = (
         "joined_after_close",
         "{who} came back after it had been closed: a restart",
         (ev.departure,),
-        _STATIC,
+        STATIC,
         when.came_back_after(_K.MEMBER_LEFT, Said.CLOSED),
     ),
     Rule(
@@ -129,7 +129,7 @@ DEPARTURES: Final = (
         "left_rolling_restart",
         "{who} left, as one of several members that are restarted one after the other",
         (ev.said, ev.rolled),
-        _STATIC,
+        STATIC,
         when.is_rolling,
         is_guess=True,
     ),
@@ -138,7 +138,7 @@ DEPARTURES: Final = (
         "left_flapping",
         "{who} left once more: it flaps",
         (ev.comings_and_goings, ev.said_otherwise, ev.session, ev.poll_interval),
-        _FLAPPING,
+        FLAPPING,
         when.is_flapping,
     ),
     Rule(
@@ -155,7 +155,7 @@ DEPARTURES: Final = (
         "left_closed",
         "{who} left: its consumer was closed",
         (ev.said,),
-        "none, if that was intended; for restarts, " + _STATIC,
+        "none, if that was intended; for restarts, " + STATIC,
         when.said(Said.CLOSED),
     ),
     Rule(
@@ -186,7 +186,7 @@ DEPARTURES: Final = (
         "expired_flapping",
         "the session of {who} expired once more: it flaps",
         (ev.comings_and_goings, ev.session_timeout, ev.no_farewell),
-        _FLAPPING,
+        FLAPPING,
         when.is_flapping,
     ),
     Rule(

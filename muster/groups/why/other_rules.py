@@ -102,6 +102,14 @@ CHANGES: Final = (
     ),
     Rule(
         _K.PARTITION_COUNTS_CHANGED,
+        "partitions_assigned",
+        "its topics have more partitions than its generation before was assigned",
+        (ev.particulars,),
+        _NEW_PARTITIONS,
+        when.names_no_member,
+    ),
+    Rule(
+        _K.PARTITION_COUNTS_CHANGED,
         "partitions_changed",
         "topics have other partition counts, and {who}, which leads the group, joined again",
         (ev.particulars, ev.said_otherwise),

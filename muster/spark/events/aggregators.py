@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from coordinator.effects import GroupEvent
-from coordinator.history.rebalances import RebalanceFold
+from coordinator.history.rebalances import RebalanceFold, known_ms
 from muster.spark.events.churn import ChurnCounts
 from muster.spark.events.sessions import JOINS, SessionFold
 from muster.spark.events.storms import RUNNING_MAX_MS, StormRule, StormWindows
@@ -63,7 +63,7 @@ class RebalanceAggregator:
     def add(self, event: GroupEvent) -> list[TableRow]:
         ended = self.fold.add(event)
         for each in ended:
-            self.windows.add(each.ended_at - each.duration_ms, each.ended_at, self.rule)
+            self.windows.add(each.ended_at - known_ms(each), each.ended_at, self.rule)
         return [row("rebalances", each) for each in ended]
 
     def advance(self, until_ms: int) -> list[TableRow]:

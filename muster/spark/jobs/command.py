@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -82,6 +83,8 @@ def run_job(name: str, options: RunOptions, master: str | None, as_json: bool) -
     Raises RefusedRunError before Spark starts, JobFailedError after.
     """
     job = load_job(name)
+    if options.topic is not None:
+        job = replace(job, topic=options.topic)
     try:
         source = identify_topic(options.bootstrap, job.topic, options.kafka)
     except PassingError as error:

@@ -20,6 +20,9 @@ JOBS: Final[Mapping[str, str]] = {
 }
 """The module of each job, by the job's name, which has it as `JOB`. It is imported when the job runs."""
 
+JOBS_OF_EVENTS: Final = ("members", "rebalances")
+"""The jobs that may read another topic than their own: one of events, which `muster observe export` wrote."""
+
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -38,6 +41,7 @@ class RunOptions:
     every_ms: int | None = None  # How often a continuous run looks for new records; None: run once.
     kafka: Mapping[str, str] = field(default_factory=dict)  # Clients' settings, under the names that Java's
     # client and librdkafka share: `security.protocol` and the like.
+    topic: str | None = None  # None: the job's own.
     noisy_per_second: float = 1.0  # commits: a group is noisy above this, per partition.
     storm_window_ms: int = 300_000  # rebalances: length of the windows.
     storm_share: float = 0.2  # rebalances: a window with a larger share spent rebalancing is a storm.
@@ -61,6 +65,13 @@ def parse_duration_ms(option: str, text: str, at_least: str, at_most: str) -> in
 def _in_ms(text: str) -> int | None:
     found = re.fullmatch(r"([0-9]{1,12})(ms|s|m|h|d)", text)
     return int(found[1]) * _UNIT_MS[found[2]] if found else None
+
+
+def require_topic(job: str, topic: str | None) -> str | None:
+    """The topic, if the job may read another than its own. Raises RefusedRunError."""
+    if topic is not None and job not in JOBS_OF_EVENTS:
+        raise RefusedRunError(f"--topic goes with {' and '.join(JOBS_OF_EVENTS)}")
+    return topic
 
 
 def parse_every_ms(continuous: bool, every: str | None) -> int | None:

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from muster.spark.report.reading import GROUP, TablesReader
 from muster.spark.report.series import AT, Steps
-from muster.spark.report.survey import only
+from muster.spark.report.survey import UNKNOWN, only, with_unknown
 from muster.spark.report.totals import ROWS, TopRows, Totals, floored, per_group, with_column
 
 BARS_PER_GROUP: Final = 60
@@ -25,6 +26,7 @@ CAUSES_MAX: Final = 30
 
 OTHER_CAUSES: Final = "other_causes"
 
+_EXTENT: Final = "extent_ms"
 _COUNTED: Final = ("started_at", "ended_at", "cause", "duration_ms")
 _DRAWN: Final = (
     "generation_id", "join_ms", "sync_ms", "attempts", "reason", "causes", "member_id", "client_id", "client_host",
@@ -36,6 +38,7 @@ _DRAWN: Final = (
 class Rebalancing:
     """`causes` has a row per group (null: all groups) and cause; `pace` has one per group, cause and step of time.
 
+    Rebalances whose length is not known are counted in a column of their own, and in no sum of lengths.
     `bars` are the longest rebalances of groups in detail; `seen` is the number of all rebalances of these groups.
     """
 
@@ -47,18 +50,18 @@ class Rebalancing:
 
 def rebalancing(reader: TablesReader, steps: Steps, groups: Sequence[str]) -> Rebalancing:
     """Read the table `rebalances` twice: the counted columns of all groups, then all columns of `groups`."""
-    sums = {"duration_ms": "sum", ROWS: "sum"}
+    sums = {"duration_ms": "sum", ROWS: "sum", UNKNOWN: "sum"}
     causes = Totals([GROUP, "cause"], {**sums, "longest_ms": "max"})
     pace = Totals([GROUP, AT, "cause"], sums)
     for rows in reader.scan("rebalances", [GROUP, *_COUNTED]):
-        rows = with_column(rows, "longest_ms", rows.column("duration_ms"))
+        rows = with_unknown(with_column(rows, "longest_ms", rows.column("duration_ms")))
         rows = with_column(rows, AT, floored(rows.column("ended_at"), steps.width_ms))
         for counted in _of_all_and_of_each(rows, groups):
             causes.add(counted)
             pace.add(counted)
-    bars = TopRows("duration_ms", BARS_MAX, GROUP, per_group(BARS_MAX, BARS_PER_GROUP, groups))
+    bars = TopRows(_EXTENT, BARS_MAX, GROUP, per_group(BARS_MAX, BARS_PER_GROUP, groups))
     for rows in reader.scan("rebalances", [GROUP, *_COUNTED, *_DRAWN], groups=groups):
-        bars.add(rows)
+        bars.add(with_column(rows, _EXTENT, _extent(rows)))
     known = _frequent(causes.result())
     return Rebalancing(
         _with_other(causes.result(), known, [GROUP, "cause"], {**sums, "longest_ms": "max"}),
@@ -66,6 +69,12 @@ def rebalancing(reader: TablesReader, steps: Steps, groups: Sequence[str]) -> Re
         sorted(bars.result(), key=lambda bar: (bar[GROUP], bar["started_at"])),
         bars.row_count,
     )
+
+
+def _extent(rows: pa.Table) -> pa.ChunkedArray:
+    """How long each bar is: where its length is not known, from the begin that is known to the end."""
+    between = pc.subtract(rows.column("ended_at"), rows.column("started_at"))
+    return pc.coalesce(rows.column("duration_ms"), between)
 
 
 def storms(reader: TablesReader, groups: Sequence[str]) -> tuple[list[dict[str, Any]], int]:
@@ -88,8 +97,10 @@ def _frequent(causes: pd.DataFrame) -> set[str]:
 
 
 def _with_other(frame: pd.DataFrame, known: set[str], keys: list[str], how: dict[str, str]) -> pd.DataFrame:
-    """The frame with all causes that are not in `known` added up as OTHER_CAUSES."""
+    """The frame with all causes that are not in `known` added up as OTHER_CAUSES; a sum of none stays null."""
     if frame.empty:
         return frame
     frame["cause"] = frame["cause"].where(frame["cause"].isin(known), OTHER_CAUSES)
-    return frame.groupby(keys, dropna=False, as_index=False).agg(how)
+    frame = frame.groupby(keys, dropna=False, as_index=False).agg(how)
+    frame["duration_ms"] = frame["duration_ms"].mask(frame[UNKNOWN] == frame[ROWS])
+    return frame

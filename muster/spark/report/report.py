@@ -24,8 +24,8 @@ from muster.spark.report.texts import REASON_MAX_CHARS, Texts
 from muster.spark.report.totals import KEYS_MAX, ROWS
 
 GROUP_FIGURES: Final = (
-    "rebalances", "lost_ms", "lag_records", "lag_seconds", "commits", "per_second", "noisy_minutes",
-    "storms", "sessions", "churn",
+    "rebalances", "lost_ms", "unknown_lengths", "lag_records", "lag_seconds", "commits", "per_second",
+    "noisy_minutes", "storms", "sessions", "churn",
 )  # fmt: skip
 
 Document = dict[str, Any]
@@ -98,7 +98,10 @@ def _headline(found: GroupSurvey, texts: Texts, dead: int) -> Document:
         }
         for name, row in found.worst.items()
     }
-    totals = {name: int(groups[name].sum()) for name in ("rebalances", "lost_ms", "storms", "sessions")}
+    totals = {
+        name: int(groups[name].sum())
+        for name in ("rebalances", "lost_ms", "unknown_lengths", "storms", "sessions")
+    }
     return {**totals, "groups": len(groups), "worst": worst, "dead_letters": dead}
 
 
@@ -127,7 +130,7 @@ def _rebalances(reader: TablesReader, steps: Steps, groups: Sequence[str], texts
     ]
     of_bars += [(f"last_{name}", text) for name in ("client_id", "client_host", "member_id")]
     numbers = ("started_at", "ended_at", "join_ms", "sync_ms", "attempts", "generation_id", "member_count")
-    counts = ((ROWS, number), ("duration_ms", number))
+    counts = ((ROWS, number), ("unknown", number), ("duration_ms", number))
     bars = columns(
         found.bars, (GROUP, text), *of_bars, ("reason", _reason_of(texts)), ("causes", _causes_of(texts)),
         *((name, number) for name in (*numbers, "last_arrival_ms")),

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muster.spark.report.reading import GROUP, TablesReader
-from muster.spark.report.totals import ROWS, TopRows, Totals
+from muster.spark.report.totals import ROWS, TopRows, Totals, with_column
 from muster.spark.tables import TABLES
 
 DETAILED_GROUPS_MAX: Final = 200
@@ -25,8 +25,14 @@ DETAILED_GROUPS_MAX: Final = 200
 RANKING_COLUMNS: Final = ("lost_ms", "lag_records", "lag_seconds", "per_second", "churn", "storms")
 """The columns by which groups are ranked as standing out; they take turns in this order."""
 
+UNKNOWN: Final = "unknown"
+"""A column of totals of rebalances: the number of those whose length is not known."""
+
 _OF_GROUPS: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
-    "rebalances": ({"duration_ms": "sum", ROWS: "sum"}, {"duration_ms": "lost_ms", ROWS: "rebalances"}),
+    "rebalances": (
+        {"duration_ms": "sum", ROWS: "sum", UNKNOWN: "sum"},
+        {"duration_ms": "lost_ms", ROWS: "rebalances", UNKNOWN: "unknown_lengths"},
+    ),
     "lag": ({"lag_records": "max", "lag_seconds": "max"}, {}),
     "commits": ({"per_second": "max", "commits": "sum", "noisy": "sum"}, {"noisy": "noisy_minutes"}),
     "churn": (
@@ -64,9 +70,9 @@ def survey(reader: TablesReader) -> GroupSurvey:
     worst = {name: TopRows(name, 1) for name in _WORST}
     for table, (how, names) in _OF_GROUPS.items():
         totals, at = Totals([GROUP], how), TABLES[table].day_of
-        columns = [GROUP, at, *(column for column in how if column != ROWS)]
+        columns = [GROUP, at, *(column for column in how if column not in (ROWS, UNKNOWN))]
         for rows in reader.scan(table, [*columns, *(("topic", "partition") if table == "lag" else ())]):
-            totals.add(rows)
+            totals.add(with_unknown(rows) if UNKNOWN in how else rows)
             spans.append(pc.min_max(rows.column(at)).as_py())
             for column in _WORST if table == "lag" else ():
                 worst[column].add(rows)
@@ -108,6 +114,11 @@ def _joined_by_group(frames: list[pd.DataFrame]) -> pd.DataFrame:
 
 def _span(spans: list[dict[str, int]]) -> tuple[int, int] | None:
     return (min(each["min"] for each in spans), max(each["max"] for each in spans)) if spans else None
+
+
+def with_unknown(rows: pa.Table) -> pa.Table:
+    """Rebalances with the column UNKNOWN: 1 for each whose length is not known."""
+    return with_column(rows, UNKNOWN, pc.is_null(rows.column("duration_ms")).cast(pa.int64()))
 
 
 def only(groups: Sequence[str], rows: pa.Table) -> pa.Table:

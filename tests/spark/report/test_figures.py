@@ -252,3 +252,33 @@ def test_a_lag_that_is_not_known_is_null_and_not_nothing(tmp_path: Path) -> None
 )
 def test_numbers_are_as_short_as_json_has_them(value: float | None, shown: float | None) -> None:
     assert number(value) == shown
+
+
+def test_a_rebalance_of_unknown_length_is_counted_and_in_no_sum(tmp_path: Path) -> None:
+    """As `muster observe` finds them: how long members joined is on no record."""
+    known, _, silent = (row for row in Sample(3)._changes(KINDS[0])[:3])
+    half = {"duration_ms": None, "join_ms": None}
+    rows = [
+        known | {"cause": "member_joined"},
+        known | half | {"cause": "member_joined", "generation_id": 2},
+        silent | half | {"cause": "member_gone", "group_id": "other"},
+    ]
+    write_table(tmp_path, "rebalances", rows)
+    document = make_report(tmp_path, Selection()).document
+    assert (document["headline"]["lost_ms"], document["headline"]["unknown_lengths"]) == (
+        known["duration_ms"],
+        2,
+    )
+    for table in ("causes", "pace"):
+        shown = frame(document, table)
+        of_all = shown[shown["group_id"].isna()].set_index("cause")
+        assert of_all["rows"].to_dict() == {"member_joined": 2, "member_gone": 1}
+        assert of_all["unknown"].to_dict() == {"member_joined": 1, "member_gone": 1}
+        assert of_all.loc["member_joined", "duration_ms"] == known["duration_ms"]
+        assert pd.isna(of_all.loc["member_gone", "duration_ms"]), "unknown, and not 0"
+    groups = frame(document, "groups").set_index("group")
+    assert pd.isna(groups.loc["other", "lost_ms"])
+    bars = document["rebalances"]
+    assert len(bars["join_ms"]) == bars["seen"] == 3, "each has a bar, as long as it is known"
+    assert bars["join_ms"].count(None) == 2
+    assert None not in bars["sync_ms"]

@@ -13,7 +13,7 @@ from playwright.sync_api import BrowserContext, Page
 from harness.processes import wait_until
 from tests.browser import OpenPage, browser
 from tests.spark.report.conftest import page_of
-from tests.spark.report.sample import BEGIN_MS, KINDS, Kind, Sample
+from tests.spark.report.sample import BEGIN_MS, KINDS, Kind, Sample, write_table
 
 pytestmark = pytest.mark.xdist_group("chromium")
 
@@ -224,6 +224,30 @@ def test_hostile_names_are_text_wherever_they_are_shown(tmp_path: Path, open_pag
         assert page.locator(f"#{chart}-chart .hovertext a").count() == 0
     assert page.title() == "Consumer groups"
     assert page.evaluate("document.querySelectorAll('script').length") == 3
+
+
+def test_a_length_that_is_not_known_is_said_to_be_unknown(tmp_path: Path, open_page: Open) -> None:
+    sample = Sample(3)
+    changes = sample._changes(KINDS[0])[:3]
+    half = {"duration_ms": None, "join_ms": None}
+    rows = [changes[0] | {"cause": "member_joined"}, changes[1] | half | {"cause": "member_joined"}]
+    rows.append(changes[2] | half | {"cause": "member_gone"})
+    write_table(tmp_path / "tables", "rebalances", rows)
+    page = open_page(page_of(tmp_path / "tables", tmp_path / "page.html"))
+    figures = dict(
+        zip(texts(page, "#causes-list .item-name"), texts(page, "#causes-list .item-figure"), strict=True)
+    )
+    assert figures["member gone"] == "unknown"
+    assert figures["member joined"] not in ("unknown", "0 ms")
+    more = texts(page, "#causes-list .item-more")
+    assert "1 rebalance, all of unknown length" in more
+    assert any("2 rebalances" in each and "1 of unknown length" in each for each in more)
+    assert "2 of unknown length" in texts(page, "#tiles p")[1]
+    assert marks(page, "timeline") == 2 * len(rows)
+    page.locator("#timeline-chart .bars .point path").nth(5).hover(force=True)
+    page.locator("#timeline-chart .hovertext").wait_for()
+    words = page.locator("#timeline-chart .hovertext").text_content() or ""
+    assert "unknown: join unknown, sync" in words
 
 
 def test_empty_tables_and_damage_are_reported_in_sentences(tmp_path: Path, open_page: Open) -> None:

@@ -53,15 +53,15 @@ function drawLag() {
 function drawTimeline() {
   const rows = ofChosen(tables.rebalances);
   if (!rows.length) return show("timeline", data.headline.rebalances ? "The chosen groups had no rebalance." : "No rebalances: the table has none.");
-  const lost = added(rows.map((row) => ({ ...row, ms: row.join_ms + row.sync_ms })), (row) => row.group_id, ["ms"]).sort((a, b) => b.ms - a.ms);
+  const lost = added(rows.map((row) => ({ ...row, ms: row.join_ms == null || row.sync_ms == null ? row.ended_at - row.started_at : row.join_ms + row.sync_ms })), (row) => row.group_id, ["ms"]).sort((a, b) => b.ms - a.ms);
   const groups = lost.slice(0, TRACKS_MAX).map((each) => each.key);
   const shown = rows.filter((row) => groups.includes(row.group_id));
   const bars = shown.flatMap((row) => {
     const track = groups.indexOf(row.group_id), shade = causeColour(text(row.cause)), words = rebalanceWords(row);
-    const synced = row.started_at + row.join_ms;
+    const synced = row.started_at + (row.join_ms ?? 0);  // How long members joined may not be known.
     return [
       { track, from: row.started_at, to: synced, shade, words },
-      { track, from: synced, to: synced + row.sync_ms, shade, opacity: 0.5, words },
+      { track, from: synced, to: synced + (row.sync_ms ?? row.ended_at - synced), shade, opacity: 0.5, words },
     ];
   });
   show("timeline", null, (place) => tracks(place, groups.map(text), bars));
@@ -80,7 +80,7 @@ function rebalanceWords(row) {
   const lines = [
     `<b>${safe(humanly(text(row.cause)))}</b> in <b>${safe(text(row.group_id))}</b>`,
     wrapped(text(row.reason)),
-    `${exactly(row.started_at)} UTC, ${duration(row.join_ms + row.sync_ms)}: join ${duration(row.join_ms)}, sync ${duration(row.sync_ms)}`,
+    `${exactly(row.started_at)} UTC, ${duration(row.join_ms == null || row.sync_ms == null ? null : row.join_ms + row.sync_ms)}: join ${duration(row.join_ms)}, sync ${duration(row.sync_ms)}`,
     row.client_id < 0 ? "" : wrapped(`through ${clientAt(row.client_id, row.client_host)}`),
     last ? wrapped(`waited for: ${last}${row.last_arrival_ms == null ? "" : `, after ${duration(row.last_arrival_ms)}`}`) : "",
     within.length ? wrapped(`within it: ${within.join(", ")}`) : "",
@@ -95,11 +95,11 @@ function drawPace() {
   const { width } = data.pace;
   const causes = added(rows, (row) => row.cause, ["duration_ms"]).sort((a, b) => b.duration_ms - a.duration_ms).map((each) => each.key);
   const traces = causes.map((cause) => {
-    const steps = added(rows.filter((row) => row.cause === cause), (row) => row.at_ms, ["rows", "duration_ms"]);
+    const steps = added(rows.filter((row) => row.cause === cause), (row) => row.at_ms, ["rows", "unknown", "duration_ms"]);
     return {
       type: "bar", x: steps.map((step) => step.key + width / 2), y: steps.map((step) => step.duration_ms), width: width * 0.86,
       marker: { color: causeColour(text(cause)), line: { width: 0 } }, hoverinfo: "text", textposition: "none",
-      hovertext: steps.map((step) => `<b>${safe(humanly(text(cause)))}</b><br>${moment(step.key)} to ${moment(step.key + width)} UTC<br>${plural(step.rows, "rebalance")}, ${duration(step.duration_ms)}`),
+      hovertext: steps.map((step) => `<b>${safe(humanly(text(cause)))}</b><br>${moment(step.key)} to ${moment(step.key + width)} UTC<br>${plural(step.rows, "rebalance")}, ${lengthOf(step.duration_ms, step.rows, step.unknown)}`),
     };
   });
   const most = Math.max(...added(rows, (row) => row.at_ms, ["duration_ms"]).map((each) => each.duration_ms), 1);

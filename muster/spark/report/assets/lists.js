@@ -18,8 +18,8 @@ function drawTiles() {
   const rebalances = sum("rebalances");
   byId("tiles").replaceChildren(
     tile("Groups", counted(chosen.size || data.group_count), chosen.size ? `chosen of ${counted(data.group_count)}` : "with any figures"),
-    tile("Rebalances", counted(rebalances), rebalances ? `${duration(sum("lost_ms") / rebalances)} each on average` : "none"),
-    tile("Time lost to them", duration(sum("lost_ms")), "of all these groups together"),
+    tile("Rebalances", counted(rebalances), rebalances ? averageLength(sum("lost_ms"), rebalances, sum("unknown_lengths")) : "none"),
+    tile("Time lost to them", lengthOf(sum("lost_ms"), rebalances, sum("unknown_lengths")), "of all these groups together"),
     tile("Worst lag, in records", records ? counted(records.value) : "–", where(records)),
     tile("Worst lag, in time", seconds ? duration(seconds.value * 1000) : "–", where(seconds)),
     tile("Dead letters", counted(headline.dead_letters), chosen.size ? "of all groups: they belong to none" : headline.dead_letters ? "records no job could use" : "every record was understood"),
@@ -50,7 +50,7 @@ function drawGroups() {
     element("button", { type: "button", onclick: () => { tableOrder = { name: column, descending: column === name ? !descending : column !== "group" }; drawGroups(); } }, words))));
   const body = rows.slice(0, wholeTable ? rows.length : TABLE_MAX).map((row) => element("tr", chosen.has(row.group) ? { class: "chosen" } : {},
     element("td", {}, element("button", { type: "button", title: text(row.group), "aria-pressed": String(chosen.has(row.group)), onclick: () => toggle(row.group) }, text(row.group))),
-    ...COLUMNS.slice(1).map(([column, , shown]) => (row[column] ? element("td", { style: { backgroundImage: bar(row[column] / peaks[column]) } }, shown(row)) : element("td", { class: "none" }, column.startsWith("lag") && row[column] == null ? "–" : "0")))));
+    ...COLUMNS.slice(1).map(([column, , shown]) => (row[column] ? element("td", { style: { backgroundImage: bar(row[column] / peaks[column]) } }, shown(row)) : element("td", { class: "none" }, row[column] == null && (column.startsWith("lag") || row.rebalances && column === "lost_ms") ? "–" : "0")))));
   byId("groups-table").replaceChildren(element("thead", {}, head), element("tbody", {}, ...body));
   const button = byId("groups-more");
   button.hidden = rows.length <= TABLE_MAX;
@@ -74,14 +74,17 @@ function drawCauses() {
   if (!rows.length) return show("causes", data.headline.rebalances ? "The chosen groups had no rebalance." : "No rebalances: the table has none.");
   const longest = new Map();
   for (const row of rows) longest.set(row.cause, Math.max(longest.get(row.cause) ?? 0, row.longest_ms));
-  const causes = added(rows, (row) => row.cause, ["rows", "duration_ms"]).sort((a, b) => b.duration_ms - a.duration_ms);
+  const causes = added(rows, (row) => row.cause, ["rows", "unknown", "duration_ms"]).sort((a, b) => b.duration_ms - a.duration_ms);
   const mostMs = Math.max(...causes.map((each) => each.duration_ms), 1), mostRows = Math.max(...causes.map((each) => each.rows));
   drawList("causes", causes.map((each) => {
     const shade = causeColour(text(each.key));
     return {
-      name: humanly(text(each.key)), swatch: shade, figure: duration(each.duration_ms),
+      name: humanly(text(each.key)), swatch: shade, figure: lengthOf(each.duration_ms, each.rows, each.unknown),
       meters: [[[each.duration_ms / mostMs, shade]], [[each.rows / mostRows, colour("soft")]]],
-      more: `${plural(each.rows, "rebalance")}, ${duration(each.duration_ms / each.rows)} on average, ${duration(longest.get(each.key))} the longest`,
+      more: [
+        plural(each.rows, "rebalance"), averageLength(each.duration_ms, each.rows, each.unknown),
+        each.unknown < each.rows ? `${duration(longest.get(each.key))} the longest` : "",
+      ].filter(Boolean).join(", "),
     };
   }));
 }

@@ -31,6 +31,13 @@ const clock = (ms) => { const at = new Date(ms); return `${pad(at.getUTCHours())
 const exactly = (ms) => (isTime(ms) ? `${day(ms)} ${clock(ms)}:${pad(new Date(ms).getUTCSeconds())}` : "at an impossible time");
 const moment = (ms) => (isTime(ms) ? `${day(ms)} ${clock(ms)}` : "an impossible time");
 
+/** The length of `rows` together, of which so many are of unknown length. */
+const lengthOf = (ms, rows, unknown) => (rows && unknown === rows ? "unknown" : duration(ms));
+const averageLength = (ms, rows, unknown) => [
+  unknown < rows ? `${duration(ms / (rows - unknown))} on average` : "",
+  unknown ? `${unknown < rows ? `${unknown}` : "all"} of unknown length` : "",
+].filter(Boolean).join(", ");
+
 /** Lines of some 56 characters; a word that is longer is broken. */
 function wrapped(text, width = 56) {
   const lines = [];
