@@ -58,6 +58,7 @@ from coordinator.server.transaction_apis import TransactionApis
 from coordinator.settings.group_kinds import CONSUMER
 from coordinator.settings.model import Settings
 from coordinator.shard.shard import Shard
+from coordinator.telemetry.telemetry import Clocks, Telemetry, TelemetryUnavailable
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import overrides_of
 from coordinator.topics.feature_levels import FeatureLevels
@@ -78,7 +79,7 @@ from coordinator.upkeep.maintenance import Intervals, Maintenance
 from storage.directory.disk_space import probe_disk_space
 from storage.directory.log_directory import LogDirectory, LogDirectoryError
 from storage.files import Files, StorageError
-from storage.flusher import Flusher
+from storage.flusher import Flusher, Post
 from storage.journal.threads import JournalThreads
 
 log = structlog.get_logger("muster.daemon")
@@ -180,6 +181,7 @@ class Daemon:
         self._maintenance = self._new_maintenance(directory)
         self._cleaner = Cleaner(directory, files, settings, self._clock.wall_ms)
         self._verifier = CoordinatorVerifier(self.runtime)
+        self._telemetry = self._open_telemetry(post) if settings.muster_client_metrics else None
         self.broker = self._broker(files)
         self.server = self._server()
         self._collector = Collector(
@@ -231,6 +233,13 @@ class Daemon:
             _report_journal,
         )
 
+    def _open_telemetry(self, post: Post) -> Telemetry:
+        clocks = Clocks(self._clock.now_ms, post)
+        try:
+            return Telemetry(self.registry.client_metrics, self._settings.telemetry_max_bytes, clocks)
+        except TelemetryUnavailable as error:
+            raise StartupError(str(error)) from error
+
     def _broker(self, files: Files) -> Broker:
         settings = self.registry.settings
         markers = Markers(self.registry, lambda index: self.runtime.runners[index])
@@ -263,8 +272,13 @@ class Daemon:
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
+        if self._telemetry is not None:
+            handlers |= self._telemetry.handlers
         apis = api_table(handlers, groups.prepare(), self._features)
-        return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
+        server = Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
+        if self._telemetry is not None:
+            server.on_closed.append(self._telemetry.on_disconnected)
+        return server
 
     def _features(self) -> FeatureLevels:
         return self.registry.features
@@ -347,7 +361,9 @@ class Daemon:
         topic = self.registry.internal(HISTORY_TOPIC, 1, overrides)
         self.registry.configure(topic, overrides)
         history = History(settings.muster_history_events_per_group)
-        return HistoryWriter(history, topic.partitions[0], self.runtime.soon)
+        writer = HistoryWriter(history, topic.partitions[0], self.runtime.soon)
+        writer.latest = None if self._telemetry is None else self._telemetry.latest
+        return writer
 
     def _runners(self) -> tuple[list[GroupRunner], list[ShardRunner[TransactionShard]]]:
         """Make the runners of the group shards and of the transaction shards, one for each internal partition."""
@@ -383,6 +399,8 @@ class Daemon:
         self._history_flusher.close()
         for workers in (self._workers, self._readers, self._encoder, self._maintenance_worker):
             workers.close()
+        if self._telemetry is not None:
+            self._telemetry.close()
         await asyncio.sleep(0)  # The outcomes of the last work come back in a turn of their own.
         await self.server.close_connections(LAST_ANSWERS_S)
 

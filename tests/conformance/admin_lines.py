@@ -29,6 +29,7 @@ REASSIGNMENTS: Final = range(2)
 QUORUM: Final = range(3)
 FEATURES: Final = range(3)
 VOTERS: Final = range(2)
+TELEMETRY: Final = range(1)
 
 TOPIC_ADMIN: Final = {
     f"6 {rule}": tuple(versions)
@@ -53,6 +54,8 @@ TOPIC_ADMIN: Final = {
         "AlterConfigs: of client metrics": ALTER_CONFIGS,
         "IncrementalAlterConfigs: of client metrics": INCREMENTAL,
         "ListConfigResources: client metrics": CONFIG_RESOURCES,
+        "GetTelemetrySubscriptions": TELEMETRY,
+        "PushTelemetry": TELEMETRY,
         "IncrementalAlterConfigs: every setting of the broker": (),
         "DescribeConfigs: all settings of the broker": (),
         "settings in force at once": (),
