@@ -79,7 +79,7 @@ from coordinator.upkeep.maintenance import Intervals, Maintenance
 from storage.directory.disk_space import probe_disk_space
 from storage.directory.log_directory import LogDirectory, LogDirectoryError
 from storage.files import Files, StorageError
-from storage.flusher import Flusher, Post
+from storage.flusher import Flusher
 from storage.journal.threads import JournalThreads
 
 log = structlog.get_logger("muster.daemon")
@@ -181,7 +181,6 @@ class Daemon:
         self._maintenance = self._new_maintenance(directory)
         self._cleaner = Cleaner(directory, files, settings, self._clock.wall_ms)
         self._verifier = CoordinatorVerifier(self.runtime)
-        self._telemetry = self._open_telemetry(post) if settings.muster_client_metrics else None
         self.broker = self._broker(files)
         self.server = self._server()
         self._collector = Collector(
@@ -233,10 +232,13 @@ class Daemon:
             _report_journal,
         )
 
-    def _open_telemetry(self, post: Post) -> Telemetry:
-        clocks = Clocks(self._clock.now_ms, post)
+    def _open_telemetry(self) -> Telemetry | None:
+        settings = self._settings
+        if not settings.muster_client_metrics:
+            return None
+        clocks = Clocks(self._clock.now_ms, asyncio.get_running_loop().call_soon_threadsafe)
         try:
-            return Telemetry(self.registry.client_metrics, self._settings.telemetry_max_bytes, clocks)
+            return Telemetry(self.registry.client_metrics, settings.telemetry_max_bytes, clocks)
         except TelemetryUnavailable as error:
             raise StartupError(str(error)) from error
 
@@ -272,8 +274,8 @@ class Daemon:
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
-        if self._telemetry is not None:
-            handlers |= self._telemetry.handlers
+        self._telemetry = self._open_telemetry()
+        handlers |= {} if self._telemetry is None else self._telemetry.handlers
         apis = api_table(handlers, groups.prepare(), self._features)
         server = Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
         if self._telemetry is not None:
