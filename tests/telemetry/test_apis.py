@@ -15,7 +15,7 @@ import pytest
 from coordinator.telemetry.apis import MAX_WAITING, TelemetryApis, TelemetryServices, shown_id
 from coordinator.telemetry.instances import ClientInstances
 from coordinator.telemetry.reports import ClientReports, MemberOfGroup, Origin
-from harness.doubles.fake_pending import FakePending
+from harness.doubles.fake_pending import FakeConnection, FakePending
 from protocol.errors import ErrorCode
 from protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from protocol.messages.push_telemetry import PushTelemetryRequest
@@ -56,13 +56,6 @@ class Waiting:
             self.queue.pop(0)()
 
 
-class Connection:
-    """A connection of a client, equal to itself alone."""
-
-    def __init__(self, port: int = 9, software: tuple[str, str] = ("lib", "1")) -> None:
-        self.peer, self.client_software = f"127.0.0.1:{port}", software
-
-
 class Broker:
     """The two APIs on registered subscriptions, with a clock that the test moves."""
 
@@ -76,34 +69,34 @@ class Broker:
             self.instances, self.reports, self.workers, lambda: self.now_ms, 1_000, lambda count: bytes(count)
         )
         self.apis = TelemetryApis(services)
-        self.connection = Connection()
+        self.connection = FakeConnection(client_software=("lib", "1"))
         self.asked_for: dict[bytes, int] = {}  # The subscription id that each client was told last.
 
-    def pending(self, connection: Connection | None) -> Any:
-        pending: Any = FakePending(0)
+    def pending(self, connection: FakeConnection | None) -> FakePending:
+        pending = FakePending(0)
         pending.connection = connection or self.connection
         return pending
 
-    def get(self, client: bytes = ID, connection: Connection | None = None) -> Any:
+    def get(self, client: bytes = ID, connection: FakeConnection | None = None) -> Any:
         pending = self.pending(connection)
         self.apis.get_subscriptions(GetTelemetrySubscriptionsRequest(client_instance_id=client), pending)
         if not pending.answer.error_code:
             self.asked_for[client] = pending.answer.subscription_id
         return pending.answer
 
-    def push(self, client: bytes = ID, connection: Connection | None = None, **fields: Any) -> ErrorCode:
+    def push(self, client: bytes = ID, connection: FakeConnection | None = None, **fields: Any) -> ErrorCode:
         pending = self.start_push(client, connection, **fields)
         self.workers.work()
         return ErrorCode(pending.answer.error_code)
 
-    def start_push(self, client: bytes = ID, connection: Connection | None = None, **fields: Any) -> Any:
+    def start_push(self, client: bytes = ID, connection: FakeConnection | None = None, **fields: Any) -> Any:
         fields = {"subscription_id": self.asked_for.get(client, 0)} | fields
         pending = self.pending(connection)
         request = PushTelemetryRequest(**{"client_instance_id": client, "metrics": POLLS, **fields})
         self.apis.push(request, pending)
         return pending
 
-    def hang_up(self, connection: Connection | None = None) -> None:
+    def hang_up(self, connection: FakeConnection | None = None) -> None:
         self.instances.on_disconnected(connection or self.connection)
 
 
@@ -254,12 +247,12 @@ def test_a_client_is_matched_by_its_connection_and_what_it_said_of_its_library(
     )
     change(world, METRICS, "s", ("metrics", SET, "a."), ("match", SET, match))
     assert broker.get().requested_metrics == ["a."]
-    assert broker.get(OTHER_ID, Connection(port=8)).requested_metrics == []
-    assert broker.get(b"\7" * 16, Connection(software=("bil", "1"))).requested_metrics == []
+    assert broker.get(OTHER_ID, FakeConnection(8, ("lib", "1"))).requested_metrics == []
+    assert broker.get(b"\7" * 16, FakeConnection(9, ("bil", "1"))).requested_metrics == []
 
 
 def test_a_client_whose_connection_is_closed_is_forgotten_but_not_what_it_said(broker: Broker) -> None:
-    other = Connection(port=8)
+    other = FakeConnection(port=8)
     broker.get()
     broker.get(OTHER_ID, other)
     assert broker.push() == OK
@@ -267,7 +260,7 @@ def test_a_client_whose_connection_is_closed_is_forgotten_but_not_what_it_said(b
     assert [ID in broker.instances, OTHER_ID in broker.instances] == [False, True]
     assert broker.reports.latest(MEMBER, broker.now_ms) is not None
     assert broker.get().error_code == OK
-    broker.hang_up(Connection(port=7))  # One that never asked.
+    broker.hang_up(FakeConnection(port=7))  # One that never asked.
     assert len(broker.instances) == 2
 
 

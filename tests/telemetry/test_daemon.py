@@ -16,7 +16,7 @@ from coordinator.history.events import decode_event, encode_event, worded
 from coordinator.server.api_table import MAX_SOFTWARE_CHARS, api_table
 from coordinator.telemetry.telemetry import MISSING
 from harness.daemon_thread import Daemon
-from harness.doubles.fake_pending import FakePending
+from harness.doubles.fake_pending import FakeConnection, FakePending
 from harness.wire import WireClient
 from muster.groups.event_records import read_event
 from protocol.errors import ErrorCode
@@ -97,9 +97,10 @@ def test_without_the_library_the_daemon_does_not_start(
 def test_what_a_client_says_of_its_library_is_kept_for_its_connection(
     version: int, request_: ApiVersionsRequest, software: tuple[str, str]
 ) -> None:
-    pending: Any = FakePending(version)
-    pending.connection = type("Connection", (), {"client_software": ("before", "0")})()
-    api_table({})[18].handle(request_, pending)
+    pending = FakePending(version)
+    pending.connection = FakeConnection(client_software=("before", "0"))
+    handle: Any = api_table({})[18].handle
+    handle(request_, pending)
     assert pending.connection.client_software == software
 
 
