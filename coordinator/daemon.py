@@ -61,6 +61,7 @@ from coordinator.server.transaction_apis import TransactionApis
 from coordinator.settings.group_kinds import CONSUMER
 from coordinator.settings.model import Settings
 from coordinator.shard.shard import Shard
+from coordinator.telemetry.telemetry import Clocks, Telemetry, TelemetryUnavailable
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import overrides_of
 from coordinator.topics.feature_levels import FeatureLevels
@@ -77,6 +78,7 @@ from coordinator.transactions.transaction_settings import TransactionDeps
 from coordinator.upkeep.cleaner import Cleaner
 from coordinator.upkeep.internal_topics import COUNT_OPTION, InternalTopics
 from coordinator.upkeep.local_shards import LocalShards
+from coordinator.upkeep.log_directory import open_log_directory
 from coordinator.upkeep.maintenance import Intervals, Maintenance
 from storage.directory.disk_space import probe_disk_space
 from storage.directory.log_directory import LogDirectory, LogDirectoryError
@@ -138,22 +140,9 @@ async def serve(
 def open_directory(settings: Settings, files: Files) -> LogDirectory:
     """Open the log directory and lock it. Raises StartupError."""
     try:
-        directory = LogDirectory.open(
-            settings.data_directory,
-            files,
-            node_id=settings.node_id,
-            is_journal_synced=settings.muster_flush_policy == "fsync",
-        )
+        return open_log_directory(settings, files)
     except LogDirectoryError as error:
         raise StartupError(str(error)) from error
-    for warning in directory.warnings:
-        log.warning("log directory", warning=warning)
-    journal = directory.journal.files
-    if journal.cut_bytes:
-        log.warning(
-            "the end of the journal was torn, and cut", file=str(journal.path), cut_bytes=journal.cut_bytes
-        )
-    return directory
 
 
 class Daemon:
@@ -244,6 +233,16 @@ class Daemon:
             _report_journal,
         )
 
+    def _open_telemetry(self) -> Telemetry | None:
+        settings = self._settings
+        if not settings.muster_client_metrics:
+            return None
+        clocks = Clocks(self._clock.now_ms, asyncio.get_running_loop().call_soon_threadsafe)
+        try:
+            return Telemetry(self.registry.client_metrics, settings.telemetry_max_bytes, clocks)
+        except TelemetryUnavailable as error:
+            raise StartupError(str(error)) from error
+
     def _broker(self, files: Files) -> Broker:
         settings = self.registry.settings
         markers = Markers(self.registry, lambda index: self.runtime.runners[index])
@@ -276,8 +275,13 @@ class Daemon:
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
+        self._telemetry = self._open_telemetry()
+        handlers |= {} if self._telemetry is None else self._telemetry.handlers
         apis = api_table(handlers, groups.prepare(), self._features, groups.counts)
-        return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
+        server = Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
+        if self._telemetry is not None:
+            server.on_closed.append(self._telemetry.on_disconnected)
+        return server
 
     def _features(self) -> FeatureLevels:
         return self.registry.features
@@ -387,7 +391,10 @@ class Daemon:
         topic = self.registry.internal(HISTORY_TOPIC, 1, overrides)
         self.registry.configure(topic, overrides)
         history = History(settings.muster_history_events_per_group)
-        return HistoryWriter(history, topic.partitions[0], self.runtime.soon, self.metrics.rebalances.add)
+        on_event = self.metrics.rebalances.add
+        writer = HistoryWriter(history, topic.partitions[0], self.runtime.soon, on_event)
+        writer.latest = None if self._telemetry is None else self._telemetry.latest
+        return writer
 
     def _runners(self) -> tuple[list[GroupRunner], list[ShardRunner[TransactionShard]]]:
         """Make the runners of the group shards and of the transaction shards, one for each internal partition."""
@@ -425,6 +432,8 @@ class Daemon:
         self._history_flusher.close()
         for workers in (self._workers, self._readers, self._encoder, self._maintenance_worker):
             workers.close()
+        if self._telemetry is not None:
+            self._telemetry.close()
         await asyncio.sleep(0)  # The outcomes of the last work come back in a turn of their own.
         await self.server.close_connections(LAST_ANSWERS_S)
 

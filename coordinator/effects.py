@@ -1,8 +1,7 @@
 """The inputs and outputs of the coordinator: events go in, and effects come out.
 
-The coordinator is a function: `Shard.handle(event, now_ms)` returns a `Result`, and the runtime
-carries out its effects. Nothing here knows a socket, a file or a clock; every time is an argument.
-`now_ms` is monotonic and drives timers; `wall_ms` is the time of day and is what gets stored.
+The coordinator is a function: `Shard.handle(event, now_ms)` returns a `Result`; the runtime carries it out. No
+socket, file or clock is known here: `now_ms` is monotonic and drives timers, `wall_ms` is the time that is stored.
 """
 
 from __future__ import annotations
@@ -309,6 +308,7 @@ class GroupEvent:
     session_left_ms: int | None = None  # and how much of its session was left then.
     phase_timeout_ms: int | None = None  # If a phase of a classic group begins: how long it may last.
     observed: Observed | None = None  # None: the coordinator itself recorded the event.
+    client_metrics: Mapping[str, int] | None = None  # What its client said of itself, where it goes.
 
 
 class Result(NamedTuple):

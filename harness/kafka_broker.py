@@ -49,7 +49,8 @@ rootLogger.appenderRef.out.ref = out
 class KafkaBroker(ServerProcess):
     """Apache Kafka 4.3.1 with `config` (Kafka's own names) over the defaults of `SMALL`.
 
-    `heap` is the JVM's maximum and initial heap, `jvm_options` go to the JVM as they are.
+    `heap` is the JVM's maximum and initial heap, `jvm_options` go to the JVM as they are. `plugins` are put on its
+    class path.
     """
 
     def __init__(
@@ -59,10 +60,12 @@ class KafkaBroker(ServerProcess):
         *,
         heap: str = HEAP,
         jvm_options: tuple[str, ...] = (),
+        plugins: tuple[Path, ...] = (),
     ) -> None:
         super().__init__(data_dir)
         self.config = {**SMALL, **(config or {})}
         self._controller_port = free_port()
+        self._plugins = plugins
         self._jvm = [f"-Xmx{heap}", f"-Xms{heap}", *jvm_options]
 
     @property
@@ -102,7 +105,7 @@ class KafkaBroker(ServerProcess):
         return self._java("kafka.Kafka", str(self._properties_file), options=self._jvm)
 
     def _java(self, main: str, *arguments: str, options: list[str] | None = None) -> list[str]:
-        path = java_tools.classpath(*java_tools.logging_jars())
+        path = java_tools.classpath(*self._plugins, *java_tools.logging_jars())
         logging = f"-Dlog4j2.configurationFile={self._logging_file}"
         return [java_tools.java(), *(options or []), logging, "-cp", path, main, *arguments]
 

@@ -13,6 +13,7 @@ from coordinator.groups.classic.events import REMOVED_IDS_MAX
 from coordinator.groups.classic.partition_counts import TOPICS_MAX
 from coordinator.history.events import MAX_EVENTS, MAX_QUEUED, MAX_TEXT, SCHEMA, decode_event, encode_event
 from coordinator.settings.model import Settings
+from coordinator.telemetry.payload import KEPT
 from muster.groups import history as group_history
 from muster.groups.commands import NEWEST_EVENTS
 from tests.test_history import EVENT
@@ -53,6 +54,14 @@ def test_every_field_has_the_type_that_the_page_says(row: list[str]) -> None:
     }  # fmt: skip
     value = json.loads(example())[row[0]]
     assert isinstance(value, tuple(types[name] for name in row[1].split(" or ")))
+
+
+def test_every_figure_of_a_client_is_on_the_page_with_its_metric() -> None:
+    rows = table("What clients said of themselves")
+    assert {name: metric for name, metric, _ in rows} == {
+        "age_ms": "",
+        **{figure: metric for metric, (figure, _) in KEPT.items()},
+    }
 
 
 def test_every_cause_is_on_the_page_with_the_text_of_its_reason() -> None:

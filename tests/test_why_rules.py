@@ -12,8 +12,10 @@ import pytest
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
+from coordinator.telemetry.payload import KEPT
 from muster.groups.why.answers import explanation
 from muster.groups.why.cases import Case
+from muster.groups.why.reported import METRICS, polled_too_slowly
 from muster.groups.why.rules import RULES
 from tests.why_events import (  # noqa: F401
     CLOSED,
@@ -70,8 +72,10 @@ ROLLED_OUT_OF_SIGHT = (
     before(6, event(K.MEMBER_GONE, "app-2")),
     before(5, joined("app-2")),
 )
+SLOW = {"age_ms": 400, "last_poll_ago_ms": 299_000, "time_between_poll_max_ms": 312_000}
 CASES: Final[dict[str, Case]] = {
     "joined_flapping": Case(joined(), FLAPPED),
+    "left_reported_slow_polls": Case(gone(K.MEMBER_LEFT, client_metrics=SLOW)),
     "joined_rolling_restart": Case(joined("app-2"), ROLLED[:-1]),
     "joined_after_poll_timeout": Case(joined(), [before(3, gone(K.MEMBER_LEFT, said=POLL_TIMEOUT))]),
     "joined_after_close": Case(joined(), [before(0.1, gone(K.MEMBER_LEFT, said=CLOSED))]),
@@ -183,6 +187,67 @@ def test_each_rule_says_what_it_is_to_say_in_its_case(name: str) -> None:
     assert found.rule == name
     guess = " (a guess)" if found.is_guess else ""
     assert [found.because + guess, *found.evidence, f"Advice: {found.advice or None}"] == RULE_TEXTS[name]
+
+
+POLLS = (
+    "Its client itself had reported 400 ms before: 4 min 59 s since its last poll() "
+    "(org.apache.kafka.consumer.last.poll.seconds.ago), at most 5 min 12 s between two polls "
+    "(org.apache.kafka.consumer.time.between.poll.max)."
+)
+
+
+@pytest.mark.parametrize(
+    ("case", "rule", "line"),
+    [
+        (gone(K.MEMBER_LEFT, said=POLL_TIMEOUT, client_metrics=SLOW), "left_poll_timeout", POLLS),
+        (
+            gone(K.MEMBER_LEFT, client_metrics={"time_between_poll_max_ms": 900}),
+            "left_without_a_reason",
+            "Its client itself had reported 0 ms before: at most 900 ms between two polls "
+            "(org.apache.kafka.consumer.time.between.poll.max).",
+        ),
+        (
+            gone(K.SESSION_EXPIRED, client_metrics={"age_ms": 41_000, "last_heartbeat_ago_ms": 3_000}),
+            "expired",
+            "Its client itself had reported 41.0 s before: 3.0 s since its last heartbeat "
+            "(org.apache.kafka.consumer.coordinator.last.heartbeat.seconds.ago).",
+        ),
+        (
+            gone(K.SYNC_TIMEOUT, client_metrics={"age_ms": 7, "rebalance_latency_max_ms": 1_500}),
+            "never_synced",
+            "Its client itself had reported 7 ms before: at most 1.5 s for a rebalance "
+            "(org.apache.kafka.consumer.coordinator.rebalance.latency.max).",
+        ),
+    ],
+)
+def test_what_a_client_reported_itself_is_evidence(case: GroupEvent, rule: str, line: str) -> None:
+    found = explanation(Case(case))
+    assert (found.rule, line in found.evidence) == (rule, True), found.evidence
+
+
+@pytest.mark.parametrize(
+    ("figures", "is_slow"),
+    [
+        ({"last_poll_ago_ms": 300_000}, True),
+        ({"last_poll_ago_ms": 299_000}, False),  # The client counts whole seconds: it is just not over.
+        ({"last_poll_ago_ms": 299_000, "age_ms": 1}, True),
+        ({"last_poll_ago_ms": 1_000, "age_ms": 60_000}, False),
+        ({"time_between_poll_max_ms": 400_000}, False),  # Of any two polls lately, not of these.
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_a_client_polls_too_slowly_if_its_interval_is_over(
+    figures: dict[str, int] | None, is_slow: bool
+) -> None:
+    assert polled_too_slowly(Case(gone(K.MEMBER_LEFT, client_metrics=figures))) is is_slow
+    unknown = gone(K.MEMBER_LEFT, client_metrics=figures, rebalance_timeout_ms=None)
+    assert not polled_too_slowly(Case(unknown))
+
+
+def test_the_metrics_that_are_named_are_those_that_are_kept() -> None:
+    kept = {figure: metric for metric, (figure, _) in KEPT.items()}
+    assert METRICS.items() <= kept.items()
 
 
 def test_there_is_a_rule_for_every_cause_and_the_last_of_each_has_no_condition() -> None:

@@ -1,9 +1,8 @@
-"""AlterConfigs (key 33) and IncrementalAlterConfigs (key 44): change settings of topics, groups and the daemon.
+"""AlterConfigs (key 33) and IncrementalAlterConfigs (key 44): change what is set, of topics, groups and others.
 
 A resource's change is checked as a whole and written to the disk, and then applies at once, to open logs too. If
 one resource is refused, the others are still changed. Refusals are in Kafka's words. Resources without settings
-here (client metrics, loggers) are refused, and so is every setting of the daemon that would have no effect before
-the next start.
+here (loggers) are refused, and so is every setting of the daemon that would have no effect before the next start.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ from typing import Any, Final, Protocol
 
 from coordinator.admin.config_change import Change, incremental_change, replacement
 from coordinator.data.broker import Broker, ClientRequest
+from coordinator.topics import client_metrics_configs
+from coordinator.topics.client_metrics_configs import MAX_SUBSCRIPTION_NAME_BYTES, MAX_SUBSCRIPTIONS
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.dynamic_settings import text_of
@@ -93,12 +94,16 @@ def _alter(
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             attempt = _change_starter(broker, kind, name, change_of(asked.configs), request.validate_only)
             busy = DEFAULTS if kind == ConfigResourceType.BROKER else name
-            of_group = kind == ConfigResourceType.GROUP
-            changing: Changing = broker.registry.groups if of_group else broker.registry
-            _begin(changing, busy, attempt, result, countdown)
+            _begin(_changing(broker, kind), busy, attempt, result, countdown)
         except Refused as refused:
             _refuse(result, refused, countdown)
     countdown.seal()
+
+
+def _changing(broker: Broker, kind: int) -> Changing:
+    if kind == ConfigResourceType.GROUP:
+        return broker.registry.groups
+    return broker.registry.client_metrics if kind == ConfigResourceType.CLIENT_METRICS else broker.registry
 
 
 def _begin(
@@ -135,6 +140,8 @@ def _change_starter(broker: Broker, kind: int, name: str, change: Change, valida
         return lambda done: _alter_topic(registry, name, change, validate_only, done)
     if kind == ConfigResourceType.GROUP:
         return lambda done: _alter_group(registry, name, change, validate_only, done)
+    if kind == ConfigResourceType.CLIENT_METRICS:
+        return lambda done: _alter_subscription(registry, name, change, validate_only, done)
     if kind != ConfigResourceType.BROKER:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     _check_broker(name, registry.settings.node_id)
@@ -204,8 +211,7 @@ def _alter_group(
     There need not be such a group.
     """
     groups = registry.groups
-    current = groups.texts(group_id)
-    asked = change(current, _group_list_default)
+    asked = change(groups.texts(group_id), _no_lists)
     if not group_id:
         raise Refused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     try:
@@ -215,17 +221,50 @@ def _alter_group(
     if texts and len(group_id.encode()) > MAX_GROUP_ID_BYTES:
         words = f"The id of a group with settings has at most {MAX_GROUP_ID_BYTES} bytes."
         raise Refused(ErrorCode.POLICY_VIOLATION, words)
-    if texts and not groups.has_room_for(group_id):
+    if texts and not groups.has_room_for(group_id, MAX_GROUPS):
         words = f"There are settings of {MAX_GROUPS} groups already, the most that are kept."
         raise Refused(ErrorCode.POLICY_VIOLATION, words)
-    if validate_only or texts == current:
+    if validate_only or texts == groups.texts(group_id):
         done(ErrorCode.NONE)
     else:
         groups.alter(group_id, texts, done)
 
 
-def _group_list_default(name: str, operation: ConfigOperation) -> str:
-    raise _not_a_list(name, operation)  # No setting of groups is a list.
+def _no_lists(name: str, operation: ConfigOperation) -> str:
+    """No setting of groups is a list; those of subscriptions are, but Kafka's table of lists has only topics'."""
+    raise _not_a_list(name, operation)
+
+
+# Client metrics.
+
+
+def _alter_subscription(
+    registry: TopicRegistry, name: str, change: Change, validate_only: bool, done: OnDone
+) -> None:
+    """Check, in Kafka's order, operations, name and settings, then room; then alter the subscription (KIP-714).
+
+    Raises Refused. One that nothing is set for is none.
+    """
+    subscriptions = registry.client_metrics
+    asked = change(subscriptions.texts(name), _no_lists)
+    if not name:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    try:
+        texts = client_metrics_configs.parsed(asked)
+    except client_metrics_configs.InvalidSubscription as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
+    except InvalidConfig as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    if texts and len(name.encode()) > MAX_SUBSCRIPTION_NAME_BYTES:
+        words = f"The name of a client metrics subscription has at most {MAX_SUBSCRIPTION_NAME_BYTES} bytes."
+        raise Refused(ErrorCode.POLICY_VIOLATION, words)
+    if texts and not subscriptions.has_room_for(name, MAX_SUBSCRIPTIONS):
+        words = f"There are {MAX_SUBSCRIPTIONS} client metrics subscriptions already, the most that are kept."
+        raise Refused(ErrorCode.POLICY_VIOLATION, words)
+    if validate_only or texts == subscriptions.texts(name):
+        done(ErrorCode.NONE)
+    else:
+        subscriptions.alter(name, texts, done)
 
 
 # The daemon.

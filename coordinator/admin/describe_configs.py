@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): settings of topics, groups and broker, and where each value comes from (KIP-226)."""
+"""DescribeConfigs (key 32): what is set of topics, groups, the broker, and where values come from (KIP-226)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from coordinator.data.broker import Broker, ClientRequest
+from coordinator.topics import client_metrics_configs
 from coordinator.topics.broker_configs import BrokerConfig, broker_configs
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.dynamic_settings import plain_text, values_of
@@ -73,6 +74,8 @@ def _configs(broker: Broker, asked: DescribeConfigsResource) -> Iterable[Describ
         return _broker_configs(broker, asked.resource_name)
     if asked.resource_type == ConfigResourceType.GROUP:
         return _group_configs(broker, asked.resource_name)
+    if asked.resource_type == ConfigResourceType.CLIENT_METRICS:
+        return _subscription_configs(broker, asked.resource_name)
     raise Refused(ErrorCode.INVALID_REQUEST, f"Resource type {asked.resource_type} has no settings here.")
 
 
@@ -158,6 +161,25 @@ def _group_setting(
 def node_configs(broker: Broker) -> list[DescribeConfigsResourceResult]:
     """Return all settings of this node, without the values of secret ones."""
     return _broker_configs(broker, str(broker.settings.node_id))
+
+
+def _subscription_configs(broker: Broker, name: str) -> list[DescribeConfigsResourceResult]:
+    """Return the settings of a client metrics subscription, whether there is such a one or not."""
+    if not name:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+    texts = broker.registry.client_metrics.texts(name)
+    source = ConfigSource.CLIENT_METRICS_CONFIG
+    return [
+        DescribeConfigsResourceResult(
+            name=key,
+            value=texts.get(key, client_metrics_configs.DEFAULTS[key]),
+            config_source=source if key in texts else ConfigSource.DEFAULT_CONFIG,
+            synonyms=[_synonym(key, texts[key], source)] if key in texts else [],
+            config_type=kind.type,
+            documentation=None,
+        )
+        for key, kind in client_metrics_configs.KEYS.items()
+    ]
 
 
 def _broker_configs(broker: Broker, name: str) -> list[DescribeConfigsResourceResult]:

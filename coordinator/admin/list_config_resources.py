@@ -1,4 +1,7 @@
-"""ListConfigResources (key 74): what has settings: groups that some are set for, the broker, all topics."""
+"""ListConfigResources (key 74): what has settings: groups, client metrics subscriptions, the broker, topics.
+
+Of groups those that something is set for.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-KINDS_SINCE: Final = 1  # Version 0 lists client metrics subscriptions only; there are none.
+KINDS_SINCE: Final = 1  # Version 0 lists client metrics subscriptions only.
 KINDS: Final = frozenset(ConfigResourceType)
 
 
@@ -21,7 +24,8 @@ def handle(broker: Broker, request: ListConfigResourcesRequest, pending: ClientR
     """List the resources of the kinds asked for (none: all kinds). Error: UNSUPPORTED_VERSION (unknown kind)."""
     asked = set(request.resource_types)
     if pending.api_version < KINDS_SINCE:
-        pending.reply(ListConfigResourcesResponse())
+        only = {int(ConfigResourceType.CLIENT_METRICS)}
+        pending.reply(ListConfigResourcesResponse(config_resources=_resources(broker, only)))
     elif asked - KINDS:
         pending.reply(ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
     else:
@@ -32,6 +36,9 @@ def _resources(broker: Broker, kinds: set[int]) -> list[ConfigResource]:
     found: list[tuple[str, ConfigResourceType]] = []
     if ConfigResourceType.GROUP in kinds:
         found += [(group_id, ConfigResourceType.GROUP) for group_id in sorted(broker.registry.groups.all())]
+    if ConfigResourceType.CLIENT_METRICS in kinds:
+        subscriptions = sorted(broker.registry.client_metrics.all())
+        found += [(name, ConfigResourceType.CLIENT_METRICS) for name in subscriptions]
     if ConfigResourceType.BROKER in kinds:
         found.append((str(broker.settings.node_id), ConfigResourceType.BROKER))
     if ConfigResourceType.TOPIC in kinds:

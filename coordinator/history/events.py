@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from json.encoder import encode_basestring
 from typing import Any, Final
@@ -234,7 +234,7 @@ def encode_event(event: GroupEvent) -> tuple[bytes, bytes]:
         f'"dropped_count":{event.dropped_count},"rebalance_timeout_ms":{_number(event.rebalance_timeout_ms)},'
         f'"session_timeout_ms":{_number(event.session_timeout_ms)},'
         f'"session_left_ms":{_number(event.session_left_ms)},'
-        f'"phase_timeout_ms":{_number(event.phase_timeout_ms)}{_observed_field(event.observed)}}}'
+        f'"phase_timeout_ms":{_number(event.phase_timeout_ms)}{_further_fields(event)}}}'
     )
     return event.group_id.encode(), value.encode()
 
@@ -243,18 +243,23 @@ def _quoted(text: str | None) -> str:
     return "null" if text is None else encode_basestring(text)
 
 
-def _observed_field(observed: Observed | None) -> str:
-    """The last field, which events that the coordinator recorded do not have."""
-    if observed is None:
-        return ""
-    return f',"observed":{json.dumps(asdict(observed), ensure_ascii=False, separators=(",", ":"))}'
+def _further_fields(event: GroupEvent) -> str:
+    """The last fields, which few events have: what was observed, what the client said of itself."""
+    fields = ""
+    if event.observed is not None:
+        fields = (
+            f',"observed":{json.dumps(asdict(event.observed), ensure_ascii=False, separators=(",", ":"))}'
+        )
+    if event.client_metrics is not None:
+        fields += f',"client_metrics":{_times(event.client_metrics)}'
+    return fields
 
 
 def _number(number: int | None) -> str | int:
     return "null" if number is None else number
 
 
-def _times(times_ms: dict[str, int]) -> str:
+def _times(times_ms: Mapping[str, int]) -> str:
     pairs = ",".join([f"{encode_basestring(name)}:{took_ms}" for name, took_ms in times_ms.items()])
     return f"{{{pairs}}}"
 

@@ -13,6 +13,7 @@ from functools import partial
 import structlog
 
 from coordinator.effects import GroupEvent, HistoryRow
+from coordinator.history.client_metrics import Latest, with_client_metrics
 from coordinator.history.events import History, encode_event
 from coordinator.topics.partition import Partition
 from protocol.errors import ErrorCode
@@ -37,7 +38,12 @@ class EventBatch:
 
 
 class HistoryWriter:
-    """Records events in `History` and writes them to a partition; all on the event-loop thread."""
+    """Records events in `History` and writes them to a partition; all on the event-loop thread.
+
+    `latest` is set where clients push metrics: returns what a member's client said lately.
+    """
+
+    latest: Latest | None = None
 
     def __init__(
         self,
@@ -56,6 +62,9 @@ class HistoryWriter:
 
     def record(self, rows: tuple[HistoryRow, ...]) -> None:
         """Record `rows`, and have them written after this turn's requests have been handled."""
+        if self.latest is not None:
+            latest = self.latest
+            rows = tuple(with_client_metrics(row, latest) for row in rows)
         was_dropping = self.history.is_dropping
         self.history.record(rows)
         if self.history.is_dropping and not was_dropping:

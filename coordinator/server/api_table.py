@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.server.api_counts import ApiCounts
-from coordinator.server.pending import Pending
+from coordinator.server.pending import UNKNOWN_SOFTWARE, Pending
 from coordinator.server.prepared import Prepare
 from coordinator.topics.feature_levels import HIGHEST_LEVELS, SUPPORTED_FEATURES, FeatureLevels
 from protocol.codec.codec import spec
@@ -50,6 +50,9 @@ class Api:
 
 FEATURES_FROM_0_SINCE = 4
 """Clients of earlier versions cannot read a feature whose lowest version is 0 (KAFKA-17011)."""
+
+MAX_SOFTWARE_CHARS = 256
+"""Characters that are kept of the name and of the version of a client's library while it is connected."""
 
 PIPELINED = {0, 8, 9, 12}
 """Produce, OffsetCommit, OffsetFetch, Heartbeat. All others wait for the answers before them, as in Kafka."""
@@ -103,6 +106,8 @@ class ApiVersionsHandler:
         error = ErrorCode.NONE
         if pending.api_version >= 3 and not _is_valid(request):
             error = ErrorCode.INVALID_REQUEST
+        else:
+            pending.connection.client_software = _software(request)
         pending.reply(self._response(pending.api_version, error))
 
     def _response(self, api_version: int, error: ErrorCode) -> ApiVersionsResponse:
@@ -143,6 +148,15 @@ def _is_valid(request: ApiVersionsRequest) -> bool:
     return _is_software_word(request.client_software_name) and _is_software_word(
         request.client_software_version
     )
+
+
+def _software(request: ApiVersionsRequest) -> tuple[str, str]:
+    """Return the name and version that are kept for the connection."""
+    name, version = request.client_software_name, request.client_software_version
+    if not name and not version:
+        return UNKNOWN_SOFTWARE
+    unknown_name, unknown_version = UNKNOWN_SOFTWARE
+    return name[:MAX_SOFTWARE_CHARS] or unknown_name, version[:MAX_SOFTWARE_CHARS] or unknown_version
 
 
 def _is_software_word(word: str) -> bool:

@@ -23,7 +23,7 @@ from coordinator.server.connection_host import ConnectionHost
 from coordinator.server.decoding import AsideDecoder, decode_request, takes_long
 from coordinator.server.gathering import Frames, Gathering
 from coordinator.server.outgoing import Outgoing
-from coordinator.server.pending import Pending
+from coordinator.server.pending import UNKNOWN_SOFTWARE, Pending
 from coordinator.server.prepared import PreparedRequests
 from coordinator.server.turn_parts import PutOff, closes_later, drop, ends_later
 from protocol.errors import DecodeError
@@ -57,6 +57,7 @@ class Connection(AnsweringConnection):
         "_put_off",
         "_turn",
         "client_host",
+        "client_software",
         "last_request_ms",
         "listener_name",
     )
@@ -68,6 +69,7 @@ class Connection(AnsweringConnection):
         self._max_bytes = host.max_request_bytes
         self.listener_name = listener_name
         self.client_host = ""
+        self.client_software = UNKNOWN_SOFTWARE
         self.last_request_ms = 0
         self._clock = host.clock
         self._turn = host.turn

@@ -20,6 +20,10 @@ CHUNKS_OF_A_PIECE: Final = 10_000
 """Chunks that are joined at a time: 2 to 4 ms, where 100,000 groups are half a million of them."""
 
 
+UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
+"""Name and version of the client's library where it has not given them."""
+
+
 class ApiTraits(Protocol):
     """The properties of a request's API that its place in the order and its log lines depend on."""
 
@@ -34,6 +38,9 @@ class ApiTraits(Protocol):
 
 class Channel(Protocol):
     """The connection that a request came on, as its `Pending` sees it."""
+
+    client_software: tuple[str, str]
+    """Name and version of the client's library, as its ApiVersions request gave them (KIP-511)."""
 
     @property
     def client_host(self) -> str: ...

@@ -82,6 +82,8 @@ class Server:
         self._connections: dict[Connection, str] = {}  # The peer's address by connection.
         self._per_ip: Counter[str] = Counter()
         self._all_disconnected = asyncio.Event()
+        self.on_closed: list[Callable[[Connection], None]] = []
+        """Called with each connection that was counted, when it is gone."""
         self.accepted = 0
         """Number of connections since the start, those that were refused too;"""
         self.refused = 0
@@ -206,6 +208,8 @@ class Server:
         if not self._per_ip[ip]:
             del self._per_ip[ip]
         self._set_timer(self, connection, None)
+        for each in self.on_closed:
+            each(connection)
 
     def timer_fired(self, connection: Connection) -> None:
         """Close a connection that was idle for too long; set the timer again if a request has moved its deadline.

@@ -113,7 +113,7 @@ IGNORED: Final = frozenset(
     ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key
     ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol
     ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
-    ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
+    ssl.truststore.location ssl.truststore.password ssl.truststore.type
     transaction.abort.timed.out.transaction.cleanup.interval.ms
     transaction.state.log.load.buffer.size transaction.two.phase.commit.enable
     unclean.leader.election.enable unclean.leader.election.interval.ms unstable.api.versions.enable

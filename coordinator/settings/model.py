@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from coordinator.settings import group_kinds
 from coordinator.settings.listeners import ListenerConfig, parse_listeners
+from coordinator.settings.log_times import MS_PER_HOUR, LogTimes
 from coordinator.settings.operators import OperatorSettings
 from coordinator.settings.plugins import without_plugins
 from coordinator.settings.rules import ConflictsError, conflicts
@@ -42,11 +43,9 @@ from coordinator.topics.dynamic_kinds import MAX_CLEANER_THREADS
 
 DEFAULT_NODE_ID: Final = 1  # What Kafka's own quick start uses.
 FLOAT_MAX: Final = sys.float_info.max
-MS_PER_MINUTE: Final = 60_000
-MS_PER_HOUR: Final = 3_600_000
 
 
-class Settings(OperatorSettings):
+class Settings(LogTimes, OperatorSettings):
     """All settings, checked and immutable. The constructor reads no file and no environment.
 
     Raises pydantic's ValidationError, whose messages say what is allowed; `settings_sources.load` turns
@@ -344,7 +343,17 @@ class Settings(OperatorSettings):
         57_671_680, description="Most bytes in one Fetch answer."
     )
 
+    # Clients' metrics (KIP-714).
+    telemetry_max_bytes: Count = Field(
+        1_048_576, description="Most bytes of metrics in one push of a client, compressed and not."
+    )
+
     # Ours.
+    muster_client_metrics: Switch = Field(
+        False,
+        description="Whether clients may push metrics of their own (KIP-714), as Kafka lets them if it has a "
+        "receiver. Needs `pip install 'muster[client-metrics]'`.",
+    )
     muster_flush_policy: Annotated[str, Choice(("fsync", "os"))] = Field(
         "fsync",
         description="Whether the journal is synced before a commit is answered: fsync survives power loss, os "
@@ -397,39 +406,9 @@ class Settings(OperatorSettings):
         """The directory of the logs: log.dirs if it is given, otherwise log.dir."""
         return Path(self.log_dirs[0] if self.log_dirs else self.log_dir)
 
-    @property
-    def retention_ms(self) -> int:
-        """How long topics keep records, from the option with the finest unit that was given; -1: for ever."""
-        if self.log_retention_ms is not None:
-            return self.log_retention_ms
-        if self.log_retention_minutes is not None:
-            return _scaled(self.log_retention_minutes, MS_PER_MINUTE)
-        return _scaled(self.log_retention_hours, MS_PER_HOUR)
-
-    @property
-    def flush_interval_ms(self) -> int:
-        """The longest time between syncs of a topic's log; the scheduler's interval if none is given."""
-        given = self.log_flush_interval_ms
-        return self.log_flush_scheduler_interval_ms if given is None else given
-
-    @property
-    def roll_ms(self) -> int:
-        """The age at which a segment is closed, from the option with the finest unit that was given."""
-        return self.log_roll_hours * MS_PER_HOUR if self.log_roll_ms is None else self.log_roll_ms
-
-    @property
-    def roll_jitter_ms(self) -> int:
-        """The most by which a segment is closed before that age, from the option with the finest unit given."""
-        given = self.log_roll_jitter_ms
-        return self.log_roll_jitter_hours * MS_PER_HOUR if given is None else given
-
 
 with without_plugins():
     Settings.model_rebuild()
-
-
-def _scaled(amount: int, unit_ms: int) -> int:
-    return amount if amount < 0 else amount * unit_ms
 
 
 def option_name(attribute: str) -> str:

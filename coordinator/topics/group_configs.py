@@ -12,19 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from coordinator.topics.config_values import FLAG, InvalidConfig, ValueKind, one_of, whole
 from coordinator.topics.dynamic_settings import plain_text, text_of
 from coordinator.topics.offset_reset import OFFSET_RESET
+from coordinator.topics.resource_configs import ConfigFile
 from coordinator.topics.settings import TopicSettings
 from protocol.messages.describe_configs import ConfigType
-from storage.files import Files
-from storage.sealed_json import read_sealed, write_sealed
 
 FILE_NAME: Final = "group-configs.json"
-FORMAT: Final = 1
+GROUP_CONFIG_FILE: Final = ConfigFile(FILE_NAME, "file of groups' settings", "groups")
 
 MAX_GROUPS: Final = 10_000
 """Most groups with settings of their own, a bound of Muster's own: they are in memory and in one file."""
@@ -33,9 +31,6 @@ MAX_GROUP_ID_BYTES: Final = 1_000
 """Most bytes of the id of such a group: clients may set something for groups that are not there, too."""
 
 INT: Final = ConfigType.INT
-
-GroupConfigs = Mapping[str, Mapping[str, str]]
-"""The settings that were set for groups: texts by name, by group id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,21 +170,3 @@ def current_text(name: str, texts: Mapping[str, str], settings: TopicSettings) -
         return texts[name]
     of_broker = None if key.broker_name is None else text_of(key.broker_name, settings)
     return key.default if of_broker is None else of_broker
-
-
-def read_group_configs(files: Files, directory: Path) -> GroupConfigs:
-    """Read what was set for groups. Raises StorageError if the file cannot be read or has another format."""
-    return read_sealed(files, directory / FILE_NAME, "file of groups' settings", _parse_groups, FORMAT) or {}
-
-
-def _parse_groups(document: dict[str, Any]) -> GroupConfigs:
-    return {
-        str(group_id): {str(name): str(text) for name, text in texts.items()}
-        for group_id, texts in document["groups"].items()
-    }
-
-
-def write_group_configs(files: Files, directory: Path, groups: GroupConfigs) -> None:
-    """Replace what was stored for groups by `groups`; durable when this returns. Raises StorageError."""
-    document = {"format": FORMAT, "groups": {group_id: dict(texts) for group_id, texts in groups.items()}}
-    write_sealed(files, directory / FILE_NAME, document)

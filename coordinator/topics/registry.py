@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 import structlog
 
 from coordinator.topics.catalogue import CatalogueEntry
+from coordinator.topics.client_metrics_registry import ClientMetricsRegistry
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_settings import (
     FILE_NAME,
@@ -78,6 +79,7 @@ class TopicRegistry(TopicLookup):
         self.settings = self._static_settings = settings
         self.features = HIGHEST_LEVELS
         self.groups = GroupRegistry(store, workers)
+        self.client_metrics = ClientMetricsRegistry(store, workers)
         self.on_deleted: list[OnDeleted] = []
         self.on_altered: list[Callable[[TopicSettings], None]] = []
         self._store = store
@@ -96,6 +98,7 @@ class TopicRegistry(TopicLookup):
         self.settings = self._settings_of_this_start()
         self.features = self._store.features()
         self.groups.open()
+        self.client_metrics.open()
         self._store.clear_leftovers()
         for entry in self._store.entries():
             config = self._config_of_this_start(entry)

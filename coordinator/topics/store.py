@@ -18,8 +18,8 @@ import structlog
 from coordinator.topics.catalogue import FILE_NAME, CatalogueEntry, read_catalogue, write_catalogue
 from coordinator.topics.dynamic_settings import read_dynamic, write_dynamic
 from coordinator.topics.feature_levels import FeatureLevels, read_features, write_features
-from coordinator.topics.group_configs import GroupConfigs, read_group_configs, write_group_configs
 from coordinator.topics.names import SHARD_TOPICS
+from coordinator.topics.resource_configs import ConfigFile, ResourceConfigs
 from coordinator.topics.settings import DynamicSettings
 from protocol.topic_partition import TopicPartition
 from storage.directory.log_directory import WITHOUT_JOURNAL, LogDirectory
@@ -44,7 +44,7 @@ class TopicStore:
         catalogue = read_catalogue(files, directory.path)
         self._entries = {entry.name: entry for entry in catalogue.entries}
         self._deleted_ids = catalogue.deleted_ids
-        self._groups: GroupConfigs = {}
+        self._resources: dict[ConfigFile, ResourceConfigs] = {}
 
     def entries(self) -> list[CatalogueEntry]:
         return list(self._entries.values())
@@ -169,16 +169,19 @@ class TopicStore:
         """Store the levels of features; they are durable when this returns. Raises StorageError."""
         write_features(self._files, self._directory.path, features)
 
-    def group_configs(self) -> GroupConfigs:
-        """Read what is set for groups. Raises StorageError."""
-        self._groups = read_group_configs(self._files, self._directory.path)
-        return self._groups
+    def resource_configs(self, file: ConfigFile) -> ResourceConfigs:
+        """Read what is set for the resources of one kind. Raises StorageError."""
+        self._resources[file] = file.read(self._files, self._directory.path)
+        return self._resources[file]
 
-    def configure_groups(self, changes: GroupConfigs) -> None:
-        """Replace what is set for the groups in `changes`; durable when this returns. Raises StorageError."""
-        groups = {group_id: texts for group_id, texts in {**self._groups, **changes}.items() if texts}
-        write_group_configs(self._files, self._directory.path, groups)
-        self._groups = groups
+    def configure_resources(self, file: ConfigFile, changes: ResourceConfigs) -> None:
+        """Replace what is set for those in `changes`, once `file` was read; durable when this returns.
+
+        Raises StorageError.
+        """
+        configs = {name: texts for name, texts in {**self._resources[file], **changes}.items() if texts}
+        file.write(self._files, self._directory.path, configs)
+        self._resources[file] = configs
 
     def _add_partitions(self, entry: CatalogueEntry, config: LogConfig, first: int) -> list[PartitionLog]:
         """Open the new partitions' logs, after removing leftovers, and store `entry`; return the logs.

@@ -10,6 +10,14 @@ from protocol.messages import RESPONSES
 from storage.log.file_range import FileRange
 
 
+class FakeConnection:
+    """The connection that a request came on, equal to itself alone."""
+
+    def __init__(self, port: int = 9, client_software: tuple[str, str] = ("unknown", "unknown")) -> None:
+        self.peer = f"127.0.0.1:{port}"
+        self.client_software = client_software
+
+
 class FakePending:
     """Keeps the response, which is also encoded and decoded, so it must fit the request's version."""
 
@@ -19,6 +27,7 @@ class FakePending:
         self.client_host = "/127.0.0.1"
         self.listener = listener
         self.is_open = True
+        self.connection = FakeConnection()
         self.answer: Any = None
         self.is_answered = False
         self.dropped_for: str | None = None

@@ -53,6 +53,7 @@ _TYPES: Final[tuple[tuple[str, tuple[type, ...]], ...]] = (
     ("session_left_ms", (int, NoneType)),
     ("phase_timeout_ms", (int, NoneType)),
     ("observed", (Observed, NoneType)),
+    ("client_metrics", (dict, NoneType)),
 )
 _FIELD_TYPES: Final[tuple[tuple[str, Callable[[GroupEvent], Any], tuple[type, ...]], ...]] = tuple(
     (name, getattr(GroupEvent, name).__get__, types) for name, types in _TYPES
@@ -109,7 +110,12 @@ def _under_current_slugs(event: GroupEvent) -> GroupEvent:
 
 def _check_inner(event: GroupEvent) -> None:
     """Raises HistoryError for wrong values within containers: durations by state name, and member ids."""
-    for name, spent in (("phase_ms", event.phase_ms), ("rebalance_ms", event.rebalance_ms)):
+    reported = event.client_metrics or {}
+    for name, spent in (
+        ("phase_ms", event.phase_ms),
+        ("rebalance_ms", event.rebalance_ms),
+        ("client_metrics", reported),
+    ):
         if any(type(ms) is not int or not 0 <= ms <= WALL_MS_MAX for ms in spent.values()):
             raise HistoryError(f"{name} has something else than milliseconds")
     if any(type(member_id) is not str for member_id in event.removed_member_ids):

@@ -56,6 +56,10 @@ from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersRes
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -81,6 +85,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from protocol.messages.raft_voters import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -134,6 +139,7 @@ REQUESTS: Final = _by_key(
     EndTxnRequest,
     FetchRequest,
     FindCoordinatorRequest,
+    GetTelemetrySubscriptionsRequest,
     HeartbeatRequest,
     IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
@@ -150,6 +156,7 @@ REQUESTS: Final = _by_key(
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
     ProduceRequest,
+    PushTelemetryRequest,
     RemoveRaftVoterRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
@@ -191,6 +198,7 @@ RESPONSES: Final = _by_key(
     EndTxnResponse,
     FetchResponse,
     FindCoordinatorResponse,
+    GetTelemetrySubscriptionsResponse,
     HeartbeatResponse,
     IncrementalAlterConfigsResponse,
     InitProducerIdResponse,
@@ -207,6 +215,7 @@ RESPONSES: Final = _by_key(
     OffsetFetchResponse,
     OffsetForLeaderEpochResponse,
     ProduceResponse,
+    PushTelemetryResponse,
     RemoveRaftVoterResponse,
     SaslAuthenticateResponse,
     SaslHandshakeResponse,

@@ -29,6 +29,7 @@ REASSIGNMENTS: Final = range(2)
 QUORUM: Final = range(3)
 FEATURES: Final = range(3)
 VOTERS: Final = range(2)
+TELEMETRY: Final = range(1)
 
 TOPIC_ADMIN: Final = {
     f"6 {rule}": tuple(versions)
@@ -49,6 +50,12 @@ TOPIC_ADMIN: Final = {
         "AlterConfigs: of groups": ALTER_CONFIGS,
         "IncrementalAlterConfigs: of groups": INCREMENTAL,
         "settings of groups in force": (),
+        "DescribeConfigs: of client metrics": DESCRIBE_CONFIGS,
+        "AlterConfigs: of client metrics": ALTER_CONFIGS,
+        "IncrementalAlterConfigs: of client metrics": INCREMENTAL,
+        "ListConfigResources: client metrics": CONFIG_RESOURCES,
+        "GetTelemetrySubscriptions": TELEMETRY,
+        "PushTelemetry": TELEMETRY,
         "IncrementalAlterConfigs: every setting of the broker": (),
         "DescribeConfigs: all settings of the broker": (),
         "settings in force at once": (),

@@ -1,8 +1,9 @@
 """The brokers under test: Apache Kafka and Muster, in the same configurations, started once per run.
 
-`plain` has no initial delay, `delayed` has one and makes topics that are asked for, `small` has little room and a
-short memory; `restarted` is as `plain` and restarted early, while it has few partitions to load. Sessions may
-be as short as a tenth of a second in all of them, so that no script waits long for one to end.
+`plain` has no initial delay, `delayed` has one and makes topics that are asked for, `small` has little room and
+a short memory; `telemetry` takes clients' metrics; `restarted` is as `plain` and restarted early, while it has
+few partitions to load. Sessions may be as short as a tenth of a second in all of them, so that no script waits
+long for one to end.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final
 
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from harness.daemon import MusterDaemon
+from harness.java_tools import compile_java
 from harness.kafka_broker import SMALL, KafkaBroker
 from harness.processes import ServerProcess
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -48,6 +50,8 @@ BASE: Final = {
     "transaction.state.log.num.partitions": SMALL["transaction.state.log.num.partitions"],
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
+MAX_PUSH_BYTES: Final = 4_096
+TELEMETRY: Final = "telemetry"
 CONFIGURATIONS: Final = {
     "plain": BASE,
     "restarted": BASE,
@@ -71,7 +75,13 @@ CONFIGURATIONS: Final = {
         "transactional.id.expiration.ms": "1000",
         "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     },
+    TELEMETRY: BASE | {"telemetry.max.bytes": str(MAX_PUSH_BYTES)},
 }
+RECEIVERS: Final = {
+    "kafka": {"metric.reporters": "TelemetryReceiver"},
+    "muster": {"muster.client.metrics": "true"},
+}
+"""What has each kind of broker take clients' metrics."""
 POLICY_AFTER: Final = {Ending.TERM: "bidirectional", Ending.KILL: "downgrade"}
 """What scripts begin with that end in SIGKILL is what SIGTERM has left."""
 MAX_SIZE_AFTER: Final = {Ending.TERM: 4, Ending.KILL: 3}
@@ -173,10 +183,22 @@ class RestartOf:
 def new_target(kind: str, configuration: str, data_dir: Path) -> Target:
     """A target that is not started yet, with its data under `data_dir`."""
     config = CONFIGURATIONS[configuration]
+    if configuration == TELEMETRY:
+        config = {**config, **RECEIVERS[kind]}
     directory = data_dir / f"{kind}-{configuration}"
     server: ServerProcess
-    server = KafkaBroker(directory, config, heap=HEAP) if kind == "kafka" else MusterDaemon(directory, config)
+    if kind == "kafka":
+        server = KafkaBroker(
+            directory, config, heap=HEAP, plugins=_receiver() if configuration == TELEMETRY else ()
+        )
+    else:
+        server = MusterDaemon(directory, config)
     return Target(kind, configuration, server)
+
+
+def _receiver() -> tuple[Path, ...]:
+    """The classes of the receiver of client metrics that Kafka is given."""
+    return (compile_java(Path(__file__).parent / "java"),)
 
 
 async def start_all(targets: list[Target], stack: AsyncExitStack) -> None:

@@ -39,6 +39,8 @@ NOT_IN_KAFKA_PYTHON: set[tuple[str, int]] = {
         "RemoveRaftVoter": 1,
         "ConsumerGroupHeartbeat": 2,
         "ConsumerGroupDescribe": 2,
+        "GetTelemetrySubscriptions": 1,
+        "PushTelemetry": 1,
     }.items()
     for version in range(versions)
     for kind in ("Request", "Response")

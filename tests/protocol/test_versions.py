@@ -31,6 +31,9 @@ REPORTED = {
 }
 # fmt: on
 
+WITH_A_RECEIVER = {71: (0, 0), 72: (0, 0)}
+"""What it answers besides if it has a receiver of client metrics (KIP-714)."""
+
 SERVED = {
     *("Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "FindCoordinator"),
     *("JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "ApiVersions"),
@@ -45,11 +48,12 @@ SERVED = {
     *("AlterReplicaLogDirs", "AlterPartitionReassignments", "DescribeQuorum", "UpdateFeatures"),
     *("UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter"),
     *("ConsumerGroupHeartbeat", "ConsumerGroupDescribe"),
+    *("GetTelemetrySubscriptions", "PushTelemetry"),
 }
 
 
 def test_every_range_is_the_one_that_kafka_reports() -> None:
-    assert {key: REPORTED[key] for key in SUPPORTED} == SUPPORTED
+    assert {key: (REPORTED | WITH_A_RECEIVER)[key] for key in SUPPORTED} == SUPPORTED
 
 
 def test_what_kafka_serves_and_we_do_not_is_named() -> None:

@@ -46,6 +46,7 @@ SETTINGS: Final = {
     "group.max.session.timeout.ms": "6000",
     "group.initial.rebalance.delay.ms": "0",
     "group.max.size": "50",
+    "muster.client.metrics": "true",
     "auto.create.topics.enable": "false",  # Damaged names would be topics; CreateTopics makes some.
 }
 COUNTS: Final[dict[int | None, tuple[type[Any], Callable[[Any], int]]]] = {

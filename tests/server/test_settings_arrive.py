@@ -95,6 +95,10 @@ HELD_OTHERWISE: Final = {
     "log_roll_jitter_hours": "tests/test_settings.py::test_the_finer_unit_of_rolling_wins",
     "log_retention_minutes": "tests/test_settings.py::test_the_finest_unit_of_retention_wins",
     "log_retention_hours": "tests/test_settings.py::test_the_finest_unit_of_retention_wins",
+    "telemetry_max_bytes": "tests/telemetry/test_daemon.py::"
+    "test_with_it_they_are_and_a_closed_connection_ends_what_is_known_of_its_client",
+    "muster_client_metrics": "tests/telemetry/test_daemon.py::"
+    "test_without_the_setting_they_are_neither_advertised_nor_served",
     "muster_log_level": "tests/test_serve.py::test_lines_below_the_level_of_the_log_are_left_out",
 }
 """Settings that say where the daemon is, or are read before it is built; with a test that notices."""

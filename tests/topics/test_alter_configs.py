@@ -218,7 +218,7 @@ def test_how_internal_topics_are_cleaned_may_be_changed(world: World) -> None:
     assert replace(world, TOPIC, "__consumer_offsets")[0] == ErrorCode.POLICY_VIOLATION
 
 
-@pytest.mark.parametrize("kind", [0, 3, LOGGER, METRICS, 99])
+@pytest.mark.parametrize("kind", [0, 3, LOGGER, 99])
 def test_what_has_no_settings_here_is_refused(world: World, kind: int) -> None:
     for answer in (change(world, kind, "1", ("a", SET, "b")), replace(world, kind, "1", a="b")):
         assert answer == (ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")

@@ -398,7 +398,7 @@ def test_no_more_groups_than_are_kept_have_settings(world: World) -> None:
 
 
 def test_changes_that_failed_leave_their_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coordinator.topics.group_registry.MAX_GROUPS", 1)
+    monkeypatch.setattr("coordinator.admin.alter_configs.MAX_GROUPS", 1)
     with monkeypatch.context() as broken:
         error = StorageError("write", world.directory, "no")
         broken.setattr(world.files, "write_atomically", lambda *_: (_ for _ in ()).throw(error))

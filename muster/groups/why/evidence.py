@@ -46,6 +46,16 @@ def said_nothing(case: Case) -> str | None:
     )
 
 
+def said_nothing_of_it(case: Case) -> str | None:
+    """That the member said nothing to the coordinator, or what else it said."""
+    if case.event.client_reason:
+        return said_otherwise(case)
+    why = (
+        "the consumer protocol has no field for one" if case.is_of_consumer_group else "its client sends none"
+    )
+    return f"It gave no reason ({why}); it may have polled since it reported, and have been closed."
+
+
 def session(case: Case) -> str | None:
     """How much of the member's session was left, and what follows for session.timeout.ms."""
     total_ms, left_ms = case.event.session_timeout_ms, case.event.session_left_ms

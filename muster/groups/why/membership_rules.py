@@ -7,6 +7,7 @@ from typing import Final
 from coordinator.groups.causes import CauseKind
 from muster.groups.why import conditions as when
 from muster.groups.why import evidence as ev
+from muster.groups.why import reported
 from muster.groups.why.client_texts import Said
 from muster.groups.why.rule import Rule
 
@@ -112,7 +113,7 @@ DEPARTURES: Final = (
         _K.MEMBER_LEFT,
         "left_poll_timeout",
         "{who} left: its poll loop did not call poll() in time",
-        (ev.said, ev.session, ev.poll_interval),
+        (ev.said, reported.polls, ev.session, ev.poll_interval),
         _POLL_LOOP,
         when.said(Said.POLL_TIMEOUT),
     ),
@@ -123,6 +124,15 @@ DEPARTURES: Final = (
         (ev.said, ev.removed),
         "a member that still runs comes back at once; stop it first",
         when.said(Said.REMOVED_BY_ADMIN),
+    ),
+    Rule(
+        _K.MEMBER_LEFT,
+        "left_reported_slow_polls",
+        "{who} left: its poll loop did not call poll() in time",
+        (reported.polls, ev.said_nothing_of_it, ev.session, ev.poll_interval),
+        _POLL_LOOP,
+        reported.polled_too_slowly,
+        is_guess=True,
     ),
     Rule(
         _K.MEMBER_LEFT,
@@ -137,7 +147,7 @@ DEPARTURES: Final = (
         _K.MEMBER_LEFT,
         "left_flapping",
         "{who} left once more: it flaps",
-        (ev.comings_and_goings, ev.said_otherwise, ev.session, ev.poll_interval),
+        (ev.comings_and_goings, ev.said_otherwise, reported.polls, ev.session, ev.poll_interval),
         FLAPPING,
         when.is_flapping,
     ),
@@ -178,7 +188,7 @@ DEPARTURES: Final = (
         _K.MEMBER_LEFT,
         "left_without_a_reason",
         "{who} left",
-        (ev.said_nothing, ev.session, ev.poll_interval),
+        (ev.said_nothing, reported.polls, ev.session, ev.poll_interval),
         "if {who} was not meant to stop, look in its own log for max.poll.interval.ms",
     ),
     Rule(
@@ -193,7 +203,7 @@ DEPARTURES: Final = (
         _K.SESSION_EXPIRED,
         "expired_static",
         "static member {who} was away for longer than its session",
-        (ev.session_timeout, ev.departure, ev.no_farewell, ev.together),
+        (ev.session_timeout, reported.heartbeats, ev.departure, ev.no_farewell, ev.together),
         "bring it back, or set session.timeout.ms to more than its restarts take",
         when.is_static,
     ),
@@ -201,7 +211,7 @@ DEPARTURES: Final = (
         _K.SESSION_EXPIRED,
         "expired",
         "the session of {who} expired",
-        (ev.session_timeout, ev.no_farewell, ev.together),
+        (ev.session_timeout, reported.heartbeats, ev.no_farewell, ev.together),
         _FIND_CRASH,
     ),
     Rule(
@@ -237,7 +247,7 @@ DEPARTURES: Final = (
         _K.STATIC_MEMBER_AWAY,
         "static_member_away",
         "static member {who} left for now: its place and its partitions are kept until its session is over",
-        (ev.away, ev.poll_interval),
+        (ev.away, reported.polls, ev.poll_interval),
         "none, if it is back within its session timeout; its partitions are not read until then",
     ),
     Rule(

@@ -7,6 +7,7 @@ from typing import Final
 from coordinator.groups.causes import CauseKind
 from muster.groups.why import conditions as when
 from muster.groups.why import evidence as ev
+from muster.groups.why import reported
 from muster.groups.why.client_texts import Said
 from muster.groups.why.rule import Rule
 
@@ -160,7 +161,7 @@ TIMEOUTS: Final = (
         _K.REBALANCE_TIMEOUT,
         "rejoin_late",
         "{who} did not join again within the rebalance timeout",
-        (ev.heartbeats, ev.poll_interval, ev.particulars),
+        (ev.heartbeats, reported.rebalances, ev.poll_interval, ev.particulars),
         "its poll loop is stuck or slow: fewer records per poll there; a shorter max.poll.interval.ms lets "
         "the others go on sooner",
         when.names_a_member,
@@ -176,7 +177,7 @@ TIMEOUTS: Final = (
         _K.SYNC_TIMEOUT,
         "never_synced",
         "{who} joined, and then sent no SyncGroup within the rebalance timeout",
-        (ev.heartbeats, ev.poll_interval, ev.removed, ev.particulars),
+        (ev.heartbeats, reported.rebalances, ev.poll_interval, ev.removed, ev.particulars),
         "look at {who}: it hangs between JoinGroup and SyncGroup, as in a rebalance listener or an assignor, or "
         "does not poll",
     ),
@@ -184,14 +185,14 @@ TIMEOUTS: Final = (
         _K.REVOCATION_TIMEOUT,
         "revocation_late",
         "{who} did not give up its partitions within its rebalance timeout",
-        (ev.heartbeats, ev.poll_interval, ev.removed),
+        (ev.heartbeats, reported.rebalances, ev.poll_interval, ev.removed),
         "its poll loop or its rebalance listener is stuck or slow: fewer records per poll there",
     ),
     Rule(
         _K.REJOIN_TIMEOUT,
         "classic_rejoin_late",
         "{who}, of the classic protocol, did not join again in time",
-        (ev.heartbeats, ev.poll_interval, ev.removed),
+        (ev.heartbeats, reported.rebalances, ev.poll_interval, ev.removed),
         "its poll loop is stuck or slow: fewer records per poll there",
     ),
     Rule(

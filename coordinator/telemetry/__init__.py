@@ -1,0 +1,1 @@
+"""Clients' own metrics (KIP-714): what they are asked for, what they push, what it says of a member."""

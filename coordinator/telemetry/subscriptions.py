@@ -1,0 +1,73 @@
+"""What one client is asked for: the metrics of all subscriptions that match it, in the shortest interval.
+
+The id of what is asked for is computed as Kafka computes it, over the metrics in the order of its hash table, so
+that the two give a client the same id. Knows no requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from google_crc32c import value as crc32c
+
+from coordinator.groups.consumer.java_order import JavaTable, string_hash, uuid_hash
+from coordinator.topics.client_metrics_configs import DEFAULT_INTERVAL_MS, Subscription
+
+ALL_METRICS: Final = "*"
+
+MAX_ATTRIBUTE_CHARS: Final = 256
+"""Longest text that a pattern is matched with: a thousand patterns may look at it, while all others wait."""
+
+_UINT32: Final = 0xFFFFFFFF
+_SIGN: Final = 1 << 31
+
+
+class ClientAttributes(NamedTuple):
+    """What patterns of `match` may be about, in Kafka's names."""
+
+    client_instance_id: str  # As Kafka shows a UUID: 22 characters.
+    client_id: str
+    client_software_name: str
+    client_software_version: str
+    client_source_address: str
+    client_source_port: str
+
+
+class AskedFor(NamedTuple):
+    """What a client is asked for."""
+
+    subscription_id: int
+    metrics: tuple[str, ...]  # Beginnings of names; `*` alone: all.
+    push_interval_ms: int
+
+
+def asked_for(
+    subscriptions: Iterable[Subscription], client_instance_id: bytes, client: ClientAttributes
+) -> AskedFor:
+    """Return what all `subscriptions` that match the client ask for together; no metrics if none does."""
+    table: JavaTable[str] = JavaTable(string_hash)
+    interval_ms = DEFAULT_INTERVAL_MS
+    for each in subscriptions:
+        if not matches(each, client):
+            continue
+        for name in JavaTable.of_list(string_hash, each.metrics):
+            table.put(name)
+        interval_ms = min(interval_ms, each.interval_ms)
+    metrics = (ALL_METRICS,) if ALL_METRICS in table else tuple(table)
+    return AskedFor(subscription_id(metrics, interval_ms, client_instance_id), metrics, interval_ms)
+
+
+def matches(subscription: Subscription, client: ClientAttributes) -> bool:
+    """Whether the client matches each pattern of the subscription; a text that is too long matches none."""
+    return all(
+        len(text := getattr(client, name)) <= MAX_ATTRIBUTE_CHARS and pattern.fullmatch(text) is not None
+        for name, pattern in subscription.patterns.items()
+    )
+
+
+def subscription_id(metrics: tuple[str, ...], interval_ms: int, client_instance_id: bytes) -> int:
+    """Return the id, a signed 32-bit number: a CRC-32C of metrics and interval, mixed with the client's id."""
+    crc: int = crc32c(f"[{', '.join(metrics)}]{interval_ms}".encode())
+    mixed = (crc ^ uuid_hash(client_instance_id)) & _UINT32
+    return mixed - (1 << 32) if mixed & _SIGN else mixed

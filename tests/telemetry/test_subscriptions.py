@@ -1,0 +1,85 @@
+"""What a client is asked for: all that the subscriptions want which match it, under the id that Kafka gives it."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.telemetry.subscriptions import (
+    MAX_ATTRIBUTE_CHARS,
+    AskedFor,
+    ClientAttributes,
+    asked_for,
+    matches,
+    subscription_id,
+)
+from coordinator.topics.client_metrics_configs import subscription
+
+CLIENT = ClientAttributes(
+    "CmZW4wAASfOS-s7JPSHd4g", "app-1", "apache-kafka-java", "4.3.1", "10.0.0.9", "51234"
+)
+ID = bytes(range(16))
+
+
+def asked(*texts: dict[str, str]) -> AskedFor:
+    return asked_for(map(subscription, texts), ID, CLIENT)
+
+
+def test_without_a_subscription_a_client_is_asked_for_nothing() -> None:
+    assert asked() == AskedFor(subscription_id((), 300_000, ID), (), 300_000)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "interval_ms", "client", "expected"),
+    [  # What Kafka 4.3.1 answered.
+        ((), 300_000, bytes.fromhex("dbdfcb5fea865a8abdcd1fe125c72bb3"), 2106916441),
+        ((), 300_000, bytes.fromhex("f146112cf1005f8f89ce961eb52c1257"), -396127948),
+        ((), 300_000, bytes.fromhex("7e3dc7d7c50755d98792a2ec209c5f7c"), -923585472),
+    ],
+)
+def test_the_id_is_the_one_that_kafka_computes(
+    metrics: tuple[str, ...], interval_ms: int, client: bytes, expected: int
+) -> None:
+    assert subscription_id(metrics, interval_ms, client) == expected
+
+
+def test_metrics_come_once_each_in_the_order_of_javas_table_and_the_shortest_interval_counts() -> None:
+    first = {"metrics": "org.apache.kafka.producer.,org.apache.kafka.consumer.", "interval.ms": "2000"}
+    second = {"metrics": "org.apache.kafka.consumer.,b", "interval.ms": "1000"}
+    found = asked(first, second, {"interval.ms": "400000"})
+    assert sorted(found.metrics) == ["b", "org.apache.kafka.consumer.", "org.apache.kafka.producer."]
+    assert found.metrics == asked(second, first).metrics
+    assert found.push_interval_ms == 1_000
+    assert found.subscription_id == subscription_id(found.metrics, 1_000, ID)
+
+
+def test_one_that_asks_for_all_is_enough() -> None:
+    assert asked({"metrics": "a,*"}, {"metrics": "b"}).metrics == ("*",)
+
+
+def test_a_longer_interval_than_the_default_does_not_count() -> None:
+    """As in Kafka, where the shortest is looked for from the default on."""
+    assert asked({"metrics": "a", "interval.ms": "3600000"}).push_interval_ms == 300_000
+
+
+@pytest.mark.parametrize(
+    ("pattern", "does"),
+    [
+        ("client_id=app-.*", True),
+        ("client_id=app", False),  # All of it has to match.
+        ("client_id=pp-1", False),
+        ("client_id=app-.*,client_source_port=51234", True),
+        ("client_id=app-.*,client_source_port=1", False),
+        ("client_id=x,client_id=app-1", True),  # The last about the same counts.
+        ("client_software_name=apache-kafka-java,client_software_version=4[.].*", True),
+        ("client_source_address=10[.]0[.]0[.][0-9]", True),
+        ("client_instance_id=CmZW4wAASfOS-s7JPSHd4g", True),
+    ],
+)
+def test_a_client_has_to_match_every_pattern(pattern: str, does: bool) -> None:
+    assert matches(subscription({"match": pattern}), CLIENT) is does
+
+
+def test_a_text_that_is_too_long_matches_nothing() -> None:
+    any_client = subscription({"match": "client_id=.*"})
+    assert matches(any_client, CLIENT._replace(client_id="c" * MAX_ATTRIBUTE_CHARS))
+    assert not matches(any_client, CLIENT._replace(client_id="c" * (MAX_ATTRIBUTE_CHARS + 1)))
