@@ -74,9 +74,7 @@ class Server:
         self._set_timer = set_timer
         self._acceptor = Acceptor(Descriptors.of_process())
         self.limit_creation_rate = self._acceptor.limit_rate
-        self.accept_at_ms = (
-            0  # Monotonic time when waiting connections are to be accepted, also in a long turn.
-        )
+        self.accept_at_ms = 0  # When waiting connections are to be accepted, also in a long turn; monotonic.
         self._accepted: deque[tuple[ListenerConfig, socket.socket]] = deque()  # And still to be opened.
         self._opening: set[asyncio.Task[None]] = set()  # An event loop refers to its tasks only weakly.
         self._connections: dict[Connection, str] = {}  # The peer's address by connection.
