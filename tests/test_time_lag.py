@@ -141,7 +141,9 @@ async def test_a_record_without_a_time_and_one_of_the_future() -> None:
     assert await lags(logs, (0, 8, 9), (1, 8, 9)) == {P1: TimeLag(0, CREATE_TIME)}
 
 
-async def test_a_partition_that_finds_no_room_in_an_answer_is_first_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_partition_that_finds_no_room_in_an_answer_is_first_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     answers = iter([{}, {8: batch(8, 100)}])
     logs = Logs(p0=(0, 9, {8: batch(8, 200)}), p1=(0, 9, {}))
     send = logs.send
