@@ -37,6 +37,9 @@ RESERVED: Final = frozenset({ZERO_UUID, bytes(15) + b"\1"})
 MAX_WAITING: Final = 32
 """Pushes that may wait to be decoded, so at most so many times `telemetry.max.bytes`; others are to come again."""
 
+LOGGED_CHARS: Final = 256
+"""Of a client's id that the daemon's log names."""
+
 _CODECS: Final = frozenset(Codec)
 
 log = structlog.get_logger("muster.telemetry")
@@ -156,18 +159,27 @@ class TelemetryApis:
         self._waiting -= 1
         try:
             said = decoded.result()
-        except (CorruptBatch, NotMetrics) as error:
-            client = pending.client_id
-            log.warning(
-                "metrics of a client not taken", client=client, host=pending.client_host, error=str(error)
-            )
-            instance.last_error = ErrorCode.INVALID_RECORD
-            pending.reply(PushTelemetryResponse(error_code=ErrorCode.INVALID_RECORD))
+        except (
+            Exception
+        ) as error:  # What the thread raised: none of it may leave the client without an answer.
+            self._refuse(instance, pending, error)
             return
         origin = Origin(pending.client_id, pending.client_host)
         until_ms = at_ms + expiry_ms(instance.asked_for.push_interval_ms)
         self._services.reports.add(instance.client_instance_id, Report(origin, said, at_ms, until_ms))
         pending.reply(PushTelemetryResponse())
+
+    def _refuse(self, instance: ClientInstance, pending: TelemetryRequest, error: Exception) -> None:
+        """Answer a push that could not be read; for any error but two that is a bug, and the log has its trace."""
+        log.warning(
+            "metrics of a client not taken",
+            client=pending.client_id[:LOGGED_CHARS],
+            host=pending.client_host,
+            error=str(error),
+            exc_info=None if isinstance(error, (CorruptBatch, NotMetrics)) else error,
+        )
+        instance.last_error = ErrorCode.INVALID_RECORD
+        pending.reply(PushTelemetryResponse(error_code=ErrorCode.INVALID_RECORD))
 
     def _instance(self, client_instance_id: bytes, pending: TelemetryRequest, now_ms: int) -> ClientInstance:
         if client_instance_id == ZERO_UUID:

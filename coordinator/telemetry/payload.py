@@ -25,7 +25,7 @@ KEPT: Final = {
 }
 """The metrics that are kept: the rest of the name, what it is kept as, and what makes milliseconds of it."""
 
-LABELS: Final = frozenset({"group_id", "group_member_id", "group_instance_id"})
+LABELS: Final = frozenset({"group_id", "group_member_id"})
 MAX_LABEL_CHARS: Final = 1_000
 """A label that is longer is not kept: it could be no more than compared, and there may be thousands."""
 

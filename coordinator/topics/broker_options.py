@@ -350,6 +350,7 @@ ssl.truststore.certificates password dynamic
 ssl.truststore.location string dynamic
 ssl.truststore.password password dynamic
 ssl.truststore.type string dynamic = JKS
+telemetry.max.bytes int - = 1048576
 transaction.abort.timed.out.transaction.cleanup.interval.ms int - = 10000
 transaction.max.timeout.ms int - = 900000
 transaction.partition.verification.enable boolean dynamic = true

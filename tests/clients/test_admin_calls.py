@@ -84,6 +84,21 @@ def test_kafka_python_alters_settings_of_a_group(kafka_python: KafkaAdminClient,
     assert "tuned" not in str(kafka_python.list_config_resources([Kind.GROUP]))
 
 
+def test_kafka_python_alters_a_client_metrics_subscription(kafka_python: KafkaAdminClient) -> None:
+    def value() -> object:
+        found = kafka_python.describe_configs([Resource("CLIENT_METRICS", "polls")], config_filter="all")
+        ((settings,),) = (each.values() for each in found.values())
+        return settings["interval.ms"]["value"]
+
+    of_nobody = {"interval.ms": "50000", "match": "client_id=none"}
+    kafka_python.alter_configs([Resource("CLIENT_METRICS", "polls", configs=of_nobody)])
+    assert value() == "50000"
+    assert "polls" in str(kafka_python.list_config_resources([Kind.CLIENT_METRICS]))
+    kafka_python.reset_configs([Resource("CLIENT_METRICS", "polls", configs=list(of_nobody))])
+    assert value() == "300000"
+    assert "polls" not in str(kafka_python.list_config_resources([Kind.CLIENT_METRICS]))
+
+
 def test_kafka_python_deletes_records(kafka_python: KafkaAdminClient, observer: Observer) -> None:
     topic = observer.create_topic("emptied", 1)
     observer.write(topic, map(str, range(5)), 0)

@@ -22,7 +22,7 @@ from tests.clients.fleet import DEADLINE_S, ROOT, Fleet
 from tests.clients.groups import Group
 from tests.clients.why_scripts import Rule, Why, members, slow_poll_loop, texts
 
-TOOL = "ClientMetricsCommand"
+TOOL, CONFIGS = "ClientMetricsCommand", "kafka.admin.ConfigCommand"
 INTERVAL_MS = 500
 LAST_POLL, BETWEEN_POLLS = "last_poll_ago_ms", "time_between_poll_max_ms"
 EXPECTED = texts(Path(__file__).with_name("why_texts.txt"))
@@ -97,6 +97,9 @@ def test_a_subscription_is_made_shown_and_deleted_by_kafkas_tool(java: Path, fle
     assert "match=client_id=app-.*,client_software_name=apache-kafka-java" in described
     assert "metrics=org.apache.kafka." in described
     assert fleet.run_tool(TOOL, "--list").split() == ["polls"]
+    entity = ("--entity-type", "client-metrics", "--entity-name", "polls")
+    fleet.run_tool(CONFIGS, "--alter", *entity, "--add-config", "interval.ms=700")
+    assert "interval.ms=700" in fleet.run_tool(CONFIGS, "--describe", *entity)
     fleet.run_tool(TOOL, "--delete", "--name", "polls")
     assert fleet.run_tool(TOOL, "--list").split() == []
 

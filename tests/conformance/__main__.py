@@ -20,7 +20,7 @@ from tests.conformance.registry import Case, all_scenarios, is_about
 from tests.conformance.report import lines_of
 from tests.conformance.served import ask_served, compare_served, missing
 from tests.conformance.suite import Outcome, play_all
-from tests.conformance.targets import CONFIGURATIONS, Target, new_target, start_all
+from tests.conformance.targets import CONFIGURATIONS, TELEMETRY, Target, new_target, start_all
 from tests.conformance.verdict import Played, objections
 
 KINDS = {"both": ("kafka", "muster"), "kafka": ("kafka",), "muster": ("muster",)}
@@ -96,18 +96,26 @@ async def _run(
 
 
 async def _compare_served(targets: list[Target]) -> list[str]:
-    """Beside a running Kafka only; prints what is not served, and what comes of the comparison."""
-    bootstraps = {target.kind: target.bootstrap for target in targets}
-    if len(bootstraps) < 2:
-        return []
-    unlike = await compare_served(bootstraps["kafka"], bootstraps["muster"])
-    table = await ask_served(bootstraps["muster"])
-    for line in missing(table):
-        print(line, flush=True)
-    print(
-        f"ApiVersions: {len(table.api_keys)} keys served, differences from Kafka's table: {len(unlike)}",
-        flush=True,
-    )
+    """Beside a running Kafka only; prints what is not served, and what comes of the comparison.
+
+    Tables differ between configurations only in what comes with a receiver of clients' metrics.
+    """
+    unlike: list[str] = []
+    for takes_metrics in (False, True):
+        bootstraps = {
+            target.kind: target.bootstrap
+            for target in targets
+            if (target.configuration == TELEMETRY) is takes_metrics
+        }
+        if len(bootstraps) < 2:
+            continue
+        found = await compare_served(bootstraps["kafka"], bootstraps["muster"])
+        table = await ask_served(bootstraps["muster"])
+        served = f"{len(table.api_keys)} keys served{' where metrics are taken' if takes_metrics else ''}"
+        for line in missing(table):
+            print(line, flush=True)
+        print(f"ApiVersions: {served}, differences from Kafka's table: {len(found)}", flush=True)
+        unlike += found
     return unlike
 
 

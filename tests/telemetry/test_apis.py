@@ -198,6 +198,18 @@ def test_what_was_pushed_may_be_refused_for_itself(
     assert broker.reports.latest(MEMBER, broker.now_ms) is None
 
 
+def test_a_push_is_answered_even_if_reading_it_fails_for_a_fault_of_ours(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing: dict[str, Any] = {}
+    monkeypatch.setattr("coordinator.telemetry.apis.decode_push", lambda *_: nothing["figures"])
+    broker.get()
+    assert broker.push() == ErrorCode.INVALID_RECORD
+    monkeypatch.undo()
+    broker.now_ms += INTERVAL_MS
+    assert broker.push() == OK
+
+
 def test_what_a_client_said_is_kept_for_three_intervals(broker: Broker) -> None:
     broker.get()
     assert broker.push() == OK
