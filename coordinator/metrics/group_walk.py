@@ -96,9 +96,7 @@ class Walked:
 
     groups: dict[str, Foremost] = field(default_factory=dict)
     others: Others = field(default_factory=Others)
-    lags: dict[str, KnownLag] = field(default_factory=dict)
     offsets: int = 0
-    seen: set[str] = field(default_factory=set)
 
 
 class GroupWalk:
@@ -117,6 +115,9 @@ class GroupWalk:
         self._host, self._meter = host, meter
         self._groups_max, self._is_shown, self._on_low_margin = groups_max, is_shown, on_low_margin
         self.found = Walked()
+        self.lags: dict[str, KnownLag] = {}  # Of all groups with a committed offset, as last looked at.
+        self._seen: dict[str, int] = {}  # Groups, and in which walk each was seen last.
+        self._walks = 0
         self.histories = LagHistories()
         self.commits: dict[str, int] = {}  # Offsets that each group has committed.
         self.others = OtherCounts()
@@ -167,22 +168,27 @@ class GroupWalk:
     def steps(self) -> Steps:
         """One whole walk; yields after each group, and within one that is large."""
         walk = Walked()
+        self._walks += 1
         heap: list[Foremost] = []
         for shard in self._shards():
             for group_id in group_ids(shard):
-                found = yield from self._look_at(shard, group_id, walk)
+                committed = shard.offsets.by_topic(group_id)
+                lags = self._meter.of_group(committed)
+                if lags is None:
+                    lags = yield from self._meter.steps(committed)
+                found = self._look_at(shard, group_id, lags, walk)
                 if found is not None:
                     self._place(shard, found, heap, walk)
                 yield
         walk.groups = {each.group_id: each for each in heap}
-        yield from self._forget_gone(walk)
+        yield from self._forget_gone()
         for _ in self.others.settle(walk.groups):
             yield
         self._meter.forget_ends()
         self.found = walk
         now_ms = self._host.wall_ms()
         for each in heap:
-            self.histories.add(each.group_id, now_ms, *walk.lags.get(each.group_id, (0, None)))
+            self.histories.add(each.group_id, now_ms, each.records, worst_of(each.lags))
             yield
         self.histories.keep(walk.groups)
 
@@ -191,19 +197,23 @@ class GroupWalk:
             if (shard := runner.shard) is not None:
                 yield shard
 
-    def _look_at(self, shard: Shard, group_id: str, walk: Walked) -> Generator[None, None, Foremost | None]:
-        """Look at one group; return it if it may have series of its own."""
+    def _look_at(
+        self, shard: Shard, group_id: str, lags: Mapping[str, TopicLag], walk: Walked
+    ) -> Foremost | None:
+        """Take in one group's lag and all else; return it if it may have series of its own."""
         group = living_group(shard, group_id)
         if group is None:
             return None
-        walk.seen.add(group_id)
+        self._seen[group_id] = self._walks
         self._take_commits(group_id)
-        lags = yield from self._meter.of_group(shard.offsets.by_topic(group_id))
         records = 0
         if lags:
-            records, seconds = sum(lag.records for lag in lags.values()), worst_of(lags)
-            walk.lags[group_id] = KnownLag(records, seconds)
-            walk.offsets += sum(lag.partitions for lag in lags.values())
+            for lag in lags.values():
+                records += lag.records
+                walk.offsets += lag.partitions
+            self.lags[group_id] = KnownLag(records, worst_of(lags))
+        else:
+            self.lags.pop(group_id, None)
         margin = self._margin(shard, group_id) if group.members else None
         if self._is_idle(shard, group_id, group) or not self._is_shown(group_id):
             return None
@@ -238,7 +248,7 @@ class GroupWalk:
             heappush(heap, found)
             return
         out = heappushpop(heap, found) if heap else found
-        others, lag = walk.others, walk.lags.get(out.group_id)
+        others, lag = walk.others, self.lags.get(out.group_id)
         others.groups += 1
         others.records += out.records
         living = living_group(shard, out.group_id)
@@ -246,16 +256,20 @@ class GroupWalk:
         if lag is not None and lag.seconds is not None:
             others.seconds = max(others.seconds or 0.0, lag.seconds)
 
-    def _forget_gone(self, walk: Walked) -> Steps:
+    def _forget_gone(self) -> Steps:
         """Forget what was kept of groups that are gone."""
-        for number, group_id in enumerate([*self._host.commits, *self.active_ms, *self.commits]):
-            if number % MANY == MANY - 1:
-                yield
-            if group_id in walk.seen or self._is_there(group_id):
-                continue
-            self.active_ms.pop(group_id, None)
-            self.commits.pop(group_id, None)
-            self.committed += self._host.commits.pop(group_id, 0)
+        for kept in (self._seen, self._host.commits):
+            yield
+            for number, group_id in enumerate(tuple(kept)):
+                if number % MANY == MANY - 1:
+                    yield
+                if self._seen.get(group_id) == self._walks or self._is_there(group_id):
+                    continue
+                self._seen.pop(group_id, None)
+                self.lags.pop(group_id, None)
+                self.active_ms.pop(group_id, None)
+                self.commits.pop(group_id, None)
+                self.committed += self._host.commits.pop(group_id, 0)
 
     def _is_there(self, group_id: str) -> bool:
         return any(group_id in shard.groups or group_id in shard.consumer_groups for shard in self._shards())

@@ -37,7 +37,7 @@ CONTROL_BATCHES_MAX: Final = 1000
 
 READ_BYTES: Final = 1 << 14
 
-Step = Generator[None, None, TopicLag | None]
+Steps = Generator[None, None, dict[str, TopicLag]]
 
 
 class Topics(Protocol):
@@ -130,19 +130,33 @@ class LagMeter:
         self._now_ms, self._wall_ms = now_ms, wall_ms
         self._ends: dict[str, tuple[int, list[Partition], list[int]]] = {}
 
-    def of_group(self, committed: Mapping[str, TopicOffsets]) -> Generator[None, None, dict[str, TopicLag]]:
-        """Yield now and then, and return the lag in each topic that there still is."""
+    def of_group(self, committed: Mapping[str, TopicOffsets]) -> dict[str, TopicLag] | None:
+        """The lag in each topic that there still is; None if there are so many partitions that it takes steps."""
         found: dict[str, TopicLag] = {}
-        for topic in tuple(committed):
-            offsets = committed.get(topic)
-            lag = None if offsets is None else (yield from self._of_topic(topic, offsets))
+        for topic, offsets in committed.items():
+            if len(offsets) > PARTITIONS_AT_ONCE:
+                return None
+            lag = self._of_some(topic, offsets, 0)
             if lag is not None:
                 found[topic] = lag
         return found
 
+    def steps(self, committed: Mapping[str, TopicOffsets]) -> Steps:
+        """Yield now and then, and return the lag in each topic that there still is."""
+        found: dict[str, TopicLag] = {}
+        for topic in tuple(committed):
+            start = 0
+            while (offsets := committed.get(topic)) is not None and start < len(offsets):
+                lag = self._of_some(topic, offsets, start)
+                if lag is not None:
+                    found[topic] = _added(found.get(topic), lag)
+                start += PARTITIONS_AT_ONCE
+                yield
+        return found
+
     def now(self, committed: Mapping[str, TopicOffsets]) -> dict[str, TopicLag]:
         """The lag in each topic, without a pause."""
-        steps = self.of_group(committed)
+        steps = self.steps(committed)
         while True:
             try:
                 next(steps)
@@ -165,28 +179,25 @@ class LagMeter:
             self._ends[topic] = known
         return known[1], known[2]
 
-    def _of_topic(self, topic: str, offsets: TopicOffsets) -> Step:
+    def _of_some(self, topic: str, offsets: TopicOffsets, start: int) -> TopicLag | None:
+        """The lag in PARTITIONS_AT_ONCE partitions from the one in place `start` on; None without a topic."""
         partitions, ends = self.ends_of(topic)
         if not partitions:
             return None
+        indexes, stop = offsets.partitions, start + PARTITIONS_AT_ONCE
+        rows = bytes(offsets.rows[start * ROW_BYTES : stop * ROW_BYTES])  # A view would block commits.
+        if start or len(indexes) > PARTITIONS_AT_ONCE:
+            indexes = indexes[start:stop]
         records = count = 0
         worst_s: float | None = 0.0
-        start = 0
-        while start < len(offsets):
-            stop = start + PARTITIONS_AT_ONCE
-            rows = bytes(offsets.rows[start * ROW_BYTES : stop * ROW_BYTES])  # A view would block commits.
-            for index, row in zip(offsets.partitions[start:stop], ROW.iter_unpack(rows), strict=True):
-                if index >= len(ends):
-                    continue  # It was committed before the topic was made anew.
-                count += 1
-                behind = ends[index] - row[0]
-                if behind > 0:
-                    records += behind
-                    worst_s = _worse(
-                        worst_s, self.seconds(partitions[index], row[0]), is_first=records == behind
-                    )
-            if (start := stop) < len(offsets):
-                yield
+        for index, row in zip(indexes, ROW.iter_unpack(rows), strict=True):
+            if index >= len(ends):
+                continue  # It was committed before the topic was made anew.
+            count += 1
+            behind = ends[index] - row[0]
+            if behind > 0:
+                is_first, records = not records, records + behind
+                worst_s = _worse(worst_s, self.seconds(partitions[index], row[0]), is_first=is_first)
         return TopicLag(records, worst_s, count)
 
     def seconds(self, partition: Partition, offset: int) -> float | None:
@@ -199,6 +210,14 @@ class LagMeter:
             return None
         stamp_ms = self._unread.wall_ms(unread)
         return 0.0 if stamp_ms is None else max(self._wall_ms() - stamp_ms, 0) / 1000
+
+
+def _added(one: TopicLag | None, other: TopicLag) -> TopicLag:
+    """The lag of the partitions of both."""
+    if one is None:
+        return other
+    seconds = _worse(one.seconds, other.seconds, is_first=not one.records) if other.records else one.seconds
+    return TopicLag(one.records + other.records, seconds, one.partitions + other.partitions)
 
 
 def _worse(one_s: float | None, other_s: float | None, *, is_first: bool) -> float | None:

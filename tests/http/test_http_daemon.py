@@ -88,17 +88,21 @@ def test_health_metrics_and_the_lists_are_answered(running: tuple[MusterDaemon, 
     with WireClient(daemon.bootstrap, "a client") as client:
         join(client, "listed")
         found = get(port, "/api/v1/groups", q="LIST").json
-        assert found["groups"] == [
-            {
-                "group": "listed",
-                "type": "classic",
-                "state": "Stable",
-                "members": 1,
-                "generation": 1,
-                "protocol": "range",
-                "lag": None,
-            }
-        ]
+        (listed,) = found["groups"]
+        assert listed | {"lost_ms": 0} == {
+            "group": "listed",
+            "type": "classic",
+            "state": "Stable",
+            "members": 1,
+            "generation": 1,
+            "protocol": "range",
+            "lag": None,
+            "lag_seconds": None,
+            "rebalances": 1,
+            "lost_ms": 0,
+            "last_cause": "member_joined",
+            "margin": None,
+        }
         clients = get(port, "/api/v1/clients", q="a client").json["clients"]
         assert [(each["client"], each["listener"]) for each in clients] == [("a client", "PLAINTEXT")]
     topics = {each["topic"] for each in get(port, "/api/v1/topics").json["topics"]}

@@ -132,7 +132,7 @@ async def test_what_is_kept_of_a_group_goes_with_it(tmp_path: Path) -> None:
         del shard.groups["gone"]
         walk(daemon.metrics)
         kept = daemon.metrics.walk
-        assert not {"gone"} & {*kept.commits, *kept.active_ms, *kept.found.groups, *kept.found.lags}
+        assert not {"gone"} & {*kept.commits, *kept.active_ms, *kept.found.groups, *kept.lags}
         assert value(samples(text_of(daemon.metrics)), "muster_offset_commits_total") == 1
 
 

@@ -27,7 +27,13 @@ async def running(directory: Path, **settings: Any) -> AsyncIterator[Daemon]:
     """A daemon with a few shards, from start to stop."""
     few = {"offsets_topic_num_partitions": 4, "transaction_state_log_num_partitions": 2}
     given = (
-        {"group_initial_rebalance_delay_ms": 0, "listeners": ("PLAINTEXT://127.0.0.1:0",)} | few | settings
+        {
+            "group_initial_rebalance_delay_ms": 0,
+            "listeners": ("PLAINTEXT://127.0.0.1:0",),
+            "muster_http_listeners": (),
+        }
+        | few
+        | settings
     )
     known = Settings(log_dirs=(str(directory),), **given)
     opened = open_directory(known, Files())
