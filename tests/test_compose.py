@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
+from coordinator.settings.http_listeners import HTTP_DEFAULT
 from coordinator.settings.listeners import ListenerConfig
 from coordinator.settings.model import Settings
 from coordinator.settings.sources import load
-from muster.cli import app
+from harness.daemon import MusterDaemon
+from harness.processes import free_port, wait_until
 from muster.serve import parsed_overrides
 from muster.spark import standalone
 
@@ -64,12 +66,19 @@ def test_the_log_lies_on_a_volume(services: dict[str, Any], settings: Settings) 
     assert f"--owner muster {settings.data_directory}" in DOCKERFILE
 
 
-def test_the_health_check_is_a_command_of_ours_that_ends(services: dict[str, Any]) -> None:
-    how, program, *arguments = services["muster"]["healthcheck"]["test"]
-    assert (how, program) == ("CMD", "muster")
-    command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
-    assert command.__name__ == "list_command"
-    assert bound.arguments["connection"].bootstrap == "127.0.0.1:19092"
+def test_the_health_check_asks_whether_the_daemon_is_ready(services: dict[str, Any], tmp_path: Path) -> None:
+    """It asks the default listener; with a daemon it ends well, and where there is none it does not."""
+    how, program, flag, code = services["muster"]["healthcheck"]["test"]
+    assert (how, program, flag) == ("CMD", "python3", "-c")
+    asked = f"{HTTP_DEFAULT}/readyz"
+    assert asked in code
+    port = free_port()
+    here = [sys.executable, flag, code.replace(asked, f"http://127.0.0.1:{port}/readyz")]
+    assert subprocess.run(here, stderr=subprocess.DEVNULL, check=False).returncode == 1
+    with MusterDaemon(tmp_path, {"muster.http.listeners": f"http://127.0.0.1:{port}"}):
+        wait_until(
+            lambda: not subprocess.run(here, stderr=subprocess.DEVNULL, check=False).returncode, "ready", 30
+        )
 
 
 def test_spark_runs_in_a_profile_and_waits_for_a_healthy_daemon_and_its_workers(

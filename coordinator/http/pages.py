@@ -19,7 +19,7 @@ from coordinator.http.exchange import HttpProblem, Question
 LIMIT_DEFAULT: Final = 50
 LIMIT_MAX: Final = 1_000
 
-LOOKED_AT_ONCE: Final = 200
+LOOKED_AT_ONCE: Final = 100
 """Things looked at between two yields: some us each."""
 
 Key: TypeAlias = tuple[Any, ...]
@@ -49,17 +49,21 @@ class Page:
             yield None
 
     def _take(self, matching: list[tuple[Key, Any]]) -> None:
-        after = self._after
-        if after is not None:
-            try:
-                matching = [
-                    each for each in matching if (each[0] < after if self._is_descending else each[0] > after)
-                ]
-            except TypeError:
-                raise HttpProblem(400, "The parameter after is no cursor of this list.") from None
-        first = nlargest if self._is_descending else nsmallest
-        # One more than a page shows that there is another.
-        self._best = first(self.limit + 1, self._best + matching, key=lambda each: each[0])
+        """Keep those that are among the first; one more than a page shows that there is another."""
+        try:
+            if self._after is not None:
+                matching = [each for each in matching if self._is_behind(each[0], self._after)]
+            if len(self._best) > self.limit:  # Most are beyond the page, which is seen without sorting.
+                last = self._best[-1][0]
+                matching = [each for each in matching if not self._is_behind(each[0], last)]
+        except TypeError:
+            raise HttpProblem(400, "The parameter after is no cursor of this list.") from None
+        if matching:
+            first = nlargest if self._is_descending else nsmallest
+            self._best = first(self.limit + 1, self._best + matching, key=lambda each: each[0])
+
+    def _is_behind(self, key: Key, other: Key) -> bool:
+        return key < other if self._is_descending else key > other
 
     @property
     def things(self) -> list[Any]:

@@ -21,7 +21,7 @@ from protocol.errors import ErrorCode
 from storage.latencies import Latencies
 from storage.log.log_states import LogState
 
-GROUPS_AT_ONCE: Final = {CLASSIC: 4000, CONSUMER: 500}
+GROUPS_AT_ONCE: Final = {CLASSIC: 2000, CONSUMER: 400}
 """Groups whose states are counted between two chunks: the state of a consumer group has to be found out."""
 
 FAILED: Final = frozenset({LogState.OFFLINE, LogState.CORRUPT})
@@ -65,6 +65,7 @@ class DaemonSeries:
 
     def _group_counts(self) -> Iterator[str]:
         states: Counter[tuple[str, str]] = Counter()
+        weight = 0
         for runner in self._parts.runtime.runners:
             if (shard := runner.shard) is None:
                 continue
@@ -72,7 +73,10 @@ class DaemonSeries:
                 of_shard = iter([*groups.values()])
                 while some := [*islice(of_shard, GROUPS_AT_ONCE[protocol])]:
                     states.update([(protocol, group.state.value) for group in some])
-                    yield ""
+                    weight += len(some) * GROUPS_AT_ONCE[CLASSIC] // GROUPS_AT_ONCE[protocol]
+                    if weight >= GROUPS_AT_ONCE[CLASSIC]:
+                        weight = 0
+                        yield ""
         yield DAEMON["muster_groups"].head
         for (protocol, state), count in sorted(states.items()):
             yield sample("muster_groups", (("protocol", protocol), ("state", state)), count)

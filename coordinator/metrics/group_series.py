@@ -6,8 +6,7 @@ Members, generation and state are read of the living groups. Series of partition
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from coordinator.metrics.families import GROUPS, OTHER
 from coordinator.metrics.group_walk import Foremost, GroupWalk
@@ -18,13 +17,16 @@ from coordinator.runtime.loop import Runtime
 from coordinator.shard.shard import Shard
 from coordinator.topics.registry import TopicRegistry
 
-ROWS_AT_ONCE: Final = 100
-"""Groups whose lines are made between two chunks, of one metric."""
+COMMITS: Final = "muster_group_commits_total"
 
-READ_AT_ONCE: Final = 50
-"""Groups that are looked up between two chunks."""
+ROWS_AT_ONCE: Final = 500
+"""Groups whose lines go into one chunk, of one metric."""
 
-T = TypeVar("T")
+READ_WEIGHT: Final = 200
+"""Groups that are looked up between two chunks; and of those whose lines are made anew one counts as"""
+
+MADE_WEIGHT: Final = 20
+"""so many."""
 
 
 class Row(NamedTuple):
@@ -36,9 +38,17 @@ class Row(NamedTuple):
     shard: Shard
     living: LivingGroup
     counts: GroupCounts | None
+    rebalances: int
     found: Foremost
-    commits: int
     unassigned: int | None
+
+
+class Shown(NamedTuple):
+    """A group's row, its lines by metric, and the number of offsets that it has committed by now."""
+
+    row: Row
+    lines: dict[str, str]
+    commits: int
 
 
 class GroupSeries:
@@ -49,26 +59,44 @@ class GroupSeries:
     ) -> None:
         self._runtime, self._registry, self._counts, self._walk = runtime, registry, counts, walk
         self._unassigned: dict[str, tuple[object, int | None]] = {}
+        self._made: dict[str, Shown] = {}
 
-    def rows(self) -> Iterator[Row | None]:
-        """Yield the groups with series of their own as they are now, and None where there was work."""
+    def rows(self) -> Iterator[Shown | None]:
+        """Yield the groups with series of their own as they are now, and None where there was work.
+
+        Their lines are made anew where something in them has changed, which in most groups happens with a walk.
+        """
         found = self._walk.found.groups
-        self._unassigned = {key: value for key, value in self._unassigned.items() if key in found}
-        for index, each in enumerate(found.values()):
-            if index % READ_AT_ONCE == READ_AT_ONCE - 1:
-                yield None
+        weight = 0
+        for kept in (self._unassigned, self._made):
+            for group_id in [each for each in kept if each not in found]:
+                del kept[group_id]
+        for each in found.values():
             shard = self._runtime.runner_for(each.group_id).shard
             living = None if shard is None else living_group(shard, each.group_id)
-            if shard is not None and living is not None:  # Else it is gone.
-                yield self._row(shard, living, each)
+            if shard is None or living is None:
+                continue  # It is gone.
+            shown, is_new = self._shown(shard, living, each)
+            yield shown
+            weight += MADE_WEIGHT if is_new else 1
+            if weight >= READ_WEIGHT:
+                weight = 0
+                yield None
 
-    def _row(self, shard: Shard, living: LivingGroup, found: Foremost) -> Row:
+    def _shown(self, shard: Shard, living: LivingGroup, found: Foremost) -> tuple[Shown, bool]:
+        """Return a group's row and lines, and whether they were made anew."""
         group_id = found.group_id
-        value = label_value(group_id)
-        counts, commits = self._counts.groups.get(group_id), self._walk.commits.get(group_id, 0)
-        commits += self._runtime.commits.get(group_id, 0)
+        commits = self._walk.commits.get(group_id, 0) + self._runtime.commits.get(group_id, 0)
+        counts = self._counts.groups.get(group_id)
+        rebalances = 0 if counts is None else counts.total
         unassigned = self._unassigned_of(shard, living, group_id)
-        return Row(f'group="{value}"', value, group_id, shard, living, counts, found, commits, unassigned)
+        made = self._made.get(group_id)
+        if made is not None and _is_same(made.row, (shard, counts, found), (living, rebalances, unassigned)):
+            return Shown(made.row, made.lines, commits), False
+        value = label_value(group_id)
+        row = Row(f'group="{value}"', value, group_id, shard, living, counts, rebalances, found, unassigned)
+        made = self._made[group_id] = Shown(row, {name: make(row) for name, make in LINES.items()}, commits)
+        return made, True
 
     def _unassigned_of(self, shard: Shard, living: LivingGroup, group_id: str) -> int | None:
         """Partitions that no member has; found anew where the group or some topic has changed."""
@@ -80,11 +108,16 @@ class GroupSeries:
             known = self._unassigned[group_id] = key, unassigned_partitions(shard, group_id, self._registry)
         return known[1]
 
-    def lines(self, rows: Sequence[Row]) -> Iterator[str]:
+    def lines(self, rows: Sequence[Shown]) -> Iterator[str]:
         """Yield the head of each metric, and its lines."""
-        for name, lines_of in LINES.items():
+        for name in GROUPS:
             yield GROUPS[name].head
-            yield from chunks(rows, lines_of)
+            for start in range(0, len(rows), ROWS_AT_ONCE):
+                some = rows[start : start + ROWS_AT_ONCE]
+                if name == COMMITS:
+                    yield "".join([f"{COMMITS}{{{each.row.label}}} {each.commits}\n" for each in some])
+                else:
+                    yield "".join([each.lines[name] for each in some])
             yield "".join(self._lines_of_others(name))
 
     def _lines_of_others(self, name: str) -> Iterator[str]:
@@ -108,11 +141,16 @@ class GroupSeries:
                 yield f'{group},topic="{OTHER}"}} {number(summed.seconds)}\n'
 
 
-def chunks(rows: Sequence[Row], lines_of: Callable[[Row], str]) -> Iterator[str]:
-    """Yield the lines of all rows, of ROWS_AT_ONCE at a time."""
-    remaining = iter(rows)
-    while some := [*islice(remaining, ROWS_AT_ONCE)]:
-        yield "".join([lines_of(row) for row in some])
+def _is_same(
+    row: Row, objects: tuple[object, object, object], values: tuple[LivingGroup, int, int | None]
+) -> bool:
+    """Whether a row was made of these objects, and of these values."""
+    return (
+        row.shard is objects[0]
+        and row.counts is objects[1]
+        and row.found is objects[2]
+        and (row.living, row.rebalances, row.unassigned) == values
+    )
 
 
 def _members(row: Row) -> str:
@@ -151,10 +189,6 @@ def _last_rebalance(row: Row) -> str:
         return ""
     at_s = number(row.counts.last_ended_ms / 1000)
     return f"muster_group_last_rebalance_timestamp_seconds{{{row.label}}} {at_s}\n"
-
-
-def _commits(row: Row) -> str:
-    return f"muster_group_commits_total{{{row.label}}} {row.commits}\n"
 
 
 def _margin(row: Row) -> str:
@@ -196,10 +230,9 @@ LINES: Final[dict[str, Callable[[Row], str]]] = {
     "muster_group_rebalances_total": _rebalances,
     "muster_group_rebalance_seconds_total": _lost,
     "muster_group_last_rebalance_timestamp_seconds": _last_rebalance,
-    "muster_group_commits_total": _commits,
     "muster_group_heartbeat_margin_ratio": _margin,
     "muster_group_unassigned_partitions": _unassigned,
     "muster_group_lag": _lag,
     "muster_group_lag_seconds": _lag_seconds,
 }
-"""The lines of one group, by metric."""
+"""The lines of one group, by metric; but for COMMITS, which counts on between two walks."""

@@ -16,7 +16,7 @@ from coordinator.metrics.arrivals import Arrivals
 from coordinator.metrics.daemon_series import DaemonSeries, Parts
 from coordinator.metrics.families import DAEMON
 from coordinator.metrics.figures import GroupFigures, LagFigures, LagHistory
-from coordinator.metrics.group_series import GroupSeries, Row
+from coordinator.metrics.group_series import GroupSeries, Shown
 from coordinator.metrics.group_walk import GroupWalk, worst_of
 from coordinator.metrics.lag import LagMeter, UnreadRecords
 from coordinator.metrics.partition_series import PartitionSeries
@@ -126,7 +126,7 @@ class Metrics:
         yield DAEMON["muster_metrics_groups"].head
         yield sample("muster_metrics_groups", (("shown", "yes"),), len(found.groups))
         yield sample("muster_metrics_groups", (("shown", "no"),), found.others.groups)
-        rows: list[Row] = []
+        rows: list[Shown] = []
         for row in self._groups.rows():
             if row is None:
                 yield ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from coordinator.metrics.families import KAFKA_EXPORTER, KMINION, PARTITIONS, Family
-from coordinator.metrics.group_series import Row, chunks
+from coordinator.metrics.group_series import ROWS_AT_ONCE, Row, Shown
 from coordinator.metrics.lag import LagMeter
 from coordinator.metrics.text import label_value, number
 
@@ -46,14 +46,14 @@ class PartitionSeries:
         self._kafka_exporter = "kafka_exporter" in compatible
         self._kminion = "kminion" in compatible
 
-    def lines(self, rows: Sequence[Row]) -> Iterator[str]:
+    def lines(self, rows: Sequence[Shown]) -> Iterator[str]:
         """Yield the head of each metric, and its lines; or "" where there was work."""
         if self._partitions == OFF and not (self._kafka_exporter or self._kminion):
             return
         found: list[PartitionRow] = []
         topics: list[TopicRow] = []
-        for row in rows:
-            for _ in self._look_up(row, found, topics):
+        for each in rows:
+            for _ in self._look_up(each.row, found, topics):
                 yield ""
         if self._partitions != OFF:
             shown = found if self._partitions == ALL else [each for each in found if each.records]
@@ -61,9 +61,7 @@ class PartitionSeries:
         if self._kafka_exporter:
             name = "kafka_consumergroup_members"
             yield KAFKA_EXPORTER[name].head
-            yield from chunks(
-                rows, lambda row: f'{name}{{consumergroup="{row.value}"}} {row.living.members}\n'
-            )
+            yield from _of_groups(rows, lambda shown: _members(shown, name, "consumergroup"))
             yield from _many(KAFKA_EXPORTER, found, _KAFKA_EXPORTER)
             yield from _many(KAFKA_EXPORTER, topics, _KAFKA_EXPORTER_TOPICS)
         if self._kminion:
@@ -89,21 +87,19 @@ class PartitionSeries:
             yield
 
     def _lines_of_kminion(
-        self, rows: Sequence[Row], found: Sequence[PartitionRow], topics: Sequence[TopicRow]
+        self, rows: Sequence[Shown], found: Sequence[PartitionRow], topics: Sequence[TopicRow]
     ) -> Iterator[str]:
         prefix = "kminion_kafka_consumer_group"
-        of_groups: dict[str, Callable[[Row], str]] = {
-            f"{prefix}_info": self._kminion_info,
-            f"{prefix}_members": lambda row: (
-                f'{prefix}_members{{group_id="{row.value}"}} {row.living.members}\n'
-            ),
-            f"{prefix}_offset_commits_total": lambda row: (
-                f'{prefix}_offset_commits_total{{group_id="{row.value}"}} {row.commits}\n'
+        of_groups: dict[str, Callable[[Shown], str]] = {
+            f"{prefix}_info": lambda shown: self._kminion_info(shown.row),
+            f"{prefix}_members": lambda shown: _members(shown, f"{prefix}_members", "group_id"),
+            f"{prefix}_offset_commits_total": lambda shown: (
+                f'{prefix}_offset_commits_total{{group_id="{shown.row.value}"}} {shown.commits}\n'
             ),
         }
         for name, lines_of in of_groups.items():
             yield KMINION[name].head
-            yield from chunks(rows, lines_of)
+            yield from _of_groups(rows, lines_of)
         yield from _many(KMINION, found, _KMINION)
         yield from _many(KMINION, topics, _KMINION_TOPICS)
 
@@ -118,6 +114,16 @@ class PartitionSeries:
             f'coordinator_id="{self._node_id}"'
         )
         return f"kminion_kafka_consumer_group_info{{{labels}}} {int(row.living.state == 'Stable')}\n"
+
+
+def _of_groups(rows: Sequence[Shown], line_of: Callable[[Shown], str]) -> Iterator[str]:
+    """Yield a line of each group."""
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        yield "".join([line_of(shown) for shown in rows[start : start + ROWS_AT_ONCE]])
+
+
+def _members(shown: Shown, name: str, label: str) -> str:
+    return f'{name}{{{label}="{shown.row.value}"}} {shown.row.living.members}\n'
 
 
 Value = Callable[..., float | None]

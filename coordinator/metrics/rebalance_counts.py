@@ -76,12 +76,14 @@ class GroupCounts:
         "protocol",
         "storm_until_ms",
         "sync_ms",
+        "total",
     )
 
     def __init__(self) -> None:
         self.fold = RebalanceFold()
         self.protocol = CLASSIC
         self.by_cause: dict[str, int] = {}
+        self.total = 0
         self.join_ms = self.sync_ms = 0  # Time in rebalances that have ended, by phase.
         self.last_ended_ms: int | None = None  # Since 1970.
         self.last_cause: str | None = None
@@ -92,6 +94,7 @@ class GroupCounts:
         """Count a rebalance; return its cause as labels have it."""
         cause = rebalance.cause or UNKNOWN_CAUSE
         self.by_cause[cause] = self.by_cause.get(cause, 0) + 1
+        self.total += 1
         self.join_ms += rebalance.join_ms or 0  # Never None of events that this daemon records.
         self.sync_ms += rebalance.sync_ms or 0
         self.last_ended_ms, self.last_cause = rebalance.ended_at, cause

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from urllib.parse import quote
 
 import pytest
@@ -94,6 +95,24 @@ def test_an_event_is_never_sent_twice_nor_left_out_however_reads_and_appends_mee
     events.settle()
     assert offsets(late) == list(range(events.log.written_offset))
     assert offsets(live) == list(range(240, events.log.written_offset))
+
+
+def test_a_client_that_catches_up_while_events_are_handed_out_gets_them_once() -> None:
+    """They are handed out to eight clients at a time; the last one reads again between two of these steps."""
+    events = Events()
+    clients = [events.connect()[1] for _ in range(48)]
+    late = clients[-1]
+    late.room = late.high = 0
+    for _ in range(2):
+        events.append("a")
+        events.settle()
+    ticks = count(step=1_000_000)
+    events.host.steps.now_ns = lambda: next(ticks)  # So each step ends with its first pause.
+    events.append("b")
+    events.host.loop.turn()
+    late.read_by_peer()
+    events.settle()
+    assert [offsets(transport) for transport in clients] == [[0, 1, 2]] * len(clients)
 
 
 def test_offsets_that_retention_has_deleted_are_marked() -> None:

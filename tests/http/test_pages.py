@@ -48,7 +48,7 @@ def test_a_page_is_found_in_slices_and_keeps_no_more_than_a_page() -> None:
         slices += 1
         assert len(page._best) <= 6
     assert slices == 100
-    assert page.things == [19_999, 19_998, 19_997, 19_996, 19_995]
+    assert page.things == [9_999, 9_998, 9_997, 9_996, 9_995]
     assert page.matched == 100 * LOOKED_AT_ONCE
 
 

@@ -1,0 +1,223 @@
+"""The command line on a Muster with HTTP: who is waited for, what happens live, and the figures it alone has."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.daemon import ROOT, MusterDaemon
+from harness.http_client import get
+from harness.processes import wait_until
+from harness.wire import WireClient
+from muster.groups.live_watch import line_of
+from muster.groups.why.live import waiting_from
+from muster.groups.why.waiting import MissingMember, Waiting, sentences
+from muster.http_api import HttpApi, StreamedEvent, _reachable
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tests.http.test_http_daemon import PATIENCE_S, daemon_with_http, join, join_and_leave
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MusterDaemon, int]]:
+    daemon, port = daemon_with_http(tmp_path_factory.mktemp("http_cli"))
+    with daemon:
+        wait_until(lambda: get(port, "/readyz").status == 200, "the shards are loaded", PATIENCE_S)
+        yield daemon, port
+
+
+def command(daemon: MusterDaemon, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "muster", *arguments, "--bootstrap", daemon.bootstrap]
+
+
+def muster(daemon: MusterDaemon, *arguments: str) -> str:
+    done = subprocess.run(
+        command(daemon, *arguments), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_why_says_who_is_waited_for_and_until_when(running: tuple[MusterDaemon, int]) -> None:
+    """What Kafka's protocol does not say: who has joined again, and whether the others are heard."""
+    daemon, port = running
+    rejoin = JoinGroupRequest(
+        group_id="late",
+        member_id="",
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=120_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    with WireClient(daemon.bootstrap, "slow-poll") as slow, WireClient(daemon.bootstrap, "newcomer") as new:
+        member_id = join(slow, "late", session_ms=30_000)
+        new.send(rejoin, 3)
+        wait_until(lambda: get(port, "/api/v1/group", id="late").json["waiting"], "a rebalance", PATIENCE_S)
+        slow.ask(HeartbeatRequest(group_id="late", generation_id=1, member_id=member_id), 3)
+        said = muster(daemon, "groups", "why", "late")
+        document = json.loads(muster(daemon, "groups", "why", "late", "--json"))
+    assert "Joined: newcomer at 127.0.0.1." in said
+    assert "Waited for: slow-poll at 127.0.0.1, which heartbeats, but does not poll, last heard" in said
+    assert "at the latest, which is in" in said
+    assert "Not known" not in said
+    (missing,) = document["waiting"]["missing"]
+    assert missing["heard_ms"] < 30_000
+    assert missing["says"] == "heartbeats, but does not poll"
+
+
+def test_watch_shows_each_event_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+    daemon, port = daemon_with_http(tmp_path)
+    with daemon:
+        wait_until(lambda: get(port, "/readyz").status == 200, "the shards are loaded", PATIENCE_S)
+        shown = tmp_path / "shown"
+        with shown.open("w") as output:
+            watching = subprocess.Popen(
+                [*command(daemon, "groups", "watch", "g", "--jsonl")],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                stdout=output,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        try:
+            with WireClient(daemon.bootstrap) as client:
+                wait_until(lambda: _first_seen(client, shown), "the stream has begun", PATIENCE_S)
+                join_and_leave(client, "other")
+                join_and_leave(client, "g")
+            daemon.restart()
+            wait_until(lambda: get(port, "/readyz").status == 200, "the shards are loaded", PATIENCE_S)
+            with WireClient(daemon.bootstrap) as client:
+                join_and_leave(client, "g")
+                newest = get(port, "/api/v1/topics", name="__group_events").json["records"] - 1
+            wait_until(lambda: _offsets(shown)[-1:] == [newest], "all is shown", PATIENCE_S)
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(PATIENCE_S) == 130
+            assert watching.stderr is not None
+            errors = watching.stderr.read()
+        finally:
+            watching.kill()
+    found = [json.loads(line) for line in shown.read_text().splitlines()]
+    assert {each["group_id"] for each in found} == {"g"}
+    offsets = [each["offset"] for each in found]
+    assert offsets == sorted(set(offsets))
+    cycle = ["member_joined", "initial_delay_over", "assignment_stored", "member_left", "group_emptied"]
+    assert [each["event"]["cause"] for each in found[-10:]] == 2 * cycle
+    assert "the daemon is gone" in errors
+    assert "are not seen" not in errors
+
+
+def _first_seen(client: WireClient, shown: Path) -> bool:
+    """Let something happen until it is shown: the stream begins some time after the command."""
+    if not shown.read_text():
+        join_and_leave(client, "g")
+        time.sleep(0.05)
+    return bool(shown.read_text())
+
+
+def _offsets(shown: Path) -> list[int]:
+    return [json.loads(line)["offset"] for line in shown.read_text().splitlines() if line.endswith("}")]
+
+
+def test_watch_asks_again_and_again_where_there_is_no_http(tmp_path: Path) -> None:
+    with MusterDaemon(tmp_path) as daemon:
+        done = subprocess.run(
+            command(daemon, "groups", "watch", "--times", "1"),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert "states shorter than 2 s are not seen" in done.stderr
+
+
+def test_top_shows_the_time_lost_and_the_margin(running: tuple[MusterDaemon, int]) -> None:
+    daemon, _ = running
+    with WireClient(daemon.bootstrap) as client:
+        join(client, "topped")
+        found = muster(daemon, "top", "topped")
+        rows = json.loads(muster(daemon, "top", "topped", "--json"))
+    assert "time lost" in found
+    assert "margin" in found
+    assert rows[0]["lost_ms"] is not None
+
+
+@pytest.mark.parametrize(
+    ("listener", "broker", "found"),
+    [
+        ("http://127.0.0.1:9640", "127.0.0.1", HttpApi("127.0.0.1", 9640)),
+        ("http://127.0.0.1:9640", "localhost", HttpApi("127.0.0.1", 9640)),
+        ("http://127.0.0.1:9640", "10.0.0.7", None),  # That is its loopback, not ours.
+        ("http://localhost:9640", "muster.internal", None),
+        ("http://0.0.0.0:9640", "10.0.0.7", HttpApi("10.0.0.7", 9640)),
+        ("http://[::]:9640", "muster.internal", HttpApi("muster.internal", 9640)),
+        ("http://[2001:db8::1]:9640", "10.0.0.7", HttpApi("2001:db8::1", 9640)),
+        ("http://10.0.0.7:9640", "10.0.0.7", HttpApi("10.0.0.7", 9640)),
+        ("nonsense", "10.0.0.7", None),
+        ("http://a:b", "10.0.0.7", None),
+    ],
+)
+def test_http_is_asked_only_where_it_can_be_that_of_the_broker(
+    listener: str, broker: str, found: HttpApi | None
+) -> None:
+    assert _reachable(listener, broker) == found
+
+
+def test_what_a_consumer_group_waits_for_has_partitions_of_one_and_times_of_the_other() -> None:
+    known = Waiting("Reconciling", None, None, (), (MissingMember("app-1 at 10.0.0.7", ("orders-1",)),), True)
+    group = {
+        "state": "Reconciling",
+        "since_ms": 1_000,
+        "members": [{"member": "m2", "client": "app-2", "host": "10.0.0.8", "instance": None}],
+        "waiting": {
+            "joined": ["m2"],
+            "missing": [
+                {
+                    "member": "m1",
+                    "client": "app-1",
+                    "host": "10.0.0.7",
+                    "instance": None,
+                    "heard_ms": 900,
+                    "is": "gives_up",
+                    "says": "has partitions",
+                    "ends_in_ms": 5_000,
+                }
+            ],
+            "ends_in_ms": None,
+        },
+    }
+    found = waiting_from(group, known, 10_000)
+    assert list(sentences(found, 10_000)) == [
+        "It has been in Reconciling for 1.0 s.",
+        "Have what they are to have: app-2 at 10.0.0.8.",
+        "Waited for: app-1 at 10.0.0.7, last heard 900 ms ago, which has to give up orders-1, for 5.0 s more.",
+    ]
+
+
+def test_lines_of_watch_hide_nothing_and_are_safe_for_a_terminal() -> None:
+    data = {
+        "group_id": "g",
+        "from_state": "Stable",
+        "to_state": "PreparingRebalance",
+        "generation_id": 7,
+        "reason": "member left: \x1b[2J",
+        "client_id": "app\u202e",
+        "client_host": "/10.0.0.7",
+        "wall_ms": 0,
+        "member_id": "m",
+    }
+    line = line_of(StreamedEvent("group", 1, data))
+    assert line is not None
+    said = "member left: \\u001b[2J (app\\u202e at 10.0.0.7)"
+    assert line.endswith(f" g: Stable -> PreparingRebalance, generation 7: {said}")
+    gap = StreamedEvent("gap", 4, {"from": 1, "to": 4, "why": "deleted"})
+    assert line_of(gap) == "events 1 to 4 are not there any more"
+    assert line_of(StreamedEvent("gap", 4, {"from": 1, "to": 4, "why": "slow"})) is None
