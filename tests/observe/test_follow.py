@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from aiokafka import ConsumerRecord
 from aiokafka.structs import TopicPartition as ClientPartition
 
 from coordinator.effects import CoordinatorRecord, GroupEvent
 from coordinator.groups.record_codec import encode_record
 from coordinator.history.events import GAP_KEY, encode_event
-from muster.observe.follow import TOPIC, Progress
+from muster.cluster import Cluster
+from muster.observe.follow import TOPIC, Follower, Log, Progress
 from muster.observe.sinks import Reported, SeveralSinks
+from muster.observe.store import Source
 from tests.observe.offsets_log import START_MS, evidence, generation, member, told, tombstone
 
 APP_1 = member("app-1")
@@ -88,6 +92,48 @@ def test_events_of_a_fetch_are_in_the_order_of_the_log() -> None:
         (2, "other"),
         (2, "other"),
     ]
+
+
+class Consumer:
+    """Two partitions that end at 7, as a consumer has them; there is nothing to read."""
+
+    def assign(self, partitions: list[ClientPartition]) -> None:
+        self.partitions = partitions
+
+    async def beginning_offsets(self, partitions: list[ClientPartition]) -> dict[ClientPartition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    async def end_offsets(self, partitions: list[ClientPartition]) -> dict[ClientPartition, int]:
+        return dict.fromkeys(partitions, 7)
+
+    def seek(self, where: ClientPartition, offset: int) -> None:
+        assert where in self.partitions
+
+
+class OneReader:
+    """A cluster whose only consumer is `Consumer`."""
+
+    @asynccontextmanager
+    async def reader(self, *, resets: bool) -> AsyncIterator[Consumer]:
+        assert not resets, "what was deleted must be noticed"
+        yield Consumer()
+
+
+@pytest.mark.parametrize(
+    ("from_latest", "reported"), [(True, {0: 3, 1: 7}), (False, {0: 3})], ids=["latest", "earliest"]
+)
+def test_a_partition_without_events_begins_as_it_is_told_and_the_others_go_on(
+    from_latest: bool, reported: dict[int, int]
+) -> None:
+    """The topic has events of partition 0 alone."""
+    progress = Progress(reported_from={0: 3}, reported_there={0: 1})
+    log = Log(Source("cluster", "topic"), [ClientPartition(TOPIC, number) for number in (0, 1)])
+    stop = asyncio.Event()
+    stop.set()
+    follower = Follower(log, progress, NotingSink("unused"))
+    cluster = cast(Cluster, OneReader())
+    asyncio.run(follower.run(cluster, stop, from_latest=from_latest, until_end=False))
+    assert progress.reported_from == reported
 
 
 def test_progress_is_the_same_after_a_trip_to_the_disk() -> None:
