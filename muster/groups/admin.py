@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster.cluster import Cluster, check, retried
+from muster.groups.running import each
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.list_groups import ListGroupsRequest
@@ -47,13 +48,14 @@ async def list_groups(cluster: Cluster) -> list[GroupListing]:
 async def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
     """Delete groups without members, and their offsets; return the error code of each. Raises ClusterError."""
     wanted: dict[int, list[str]] = defaultdict(list)
-    for group_id in dict.fromkeys(group_ids):
-        wanted[await cluster.coordinator(group_id)].append(group_id)
+    names = list(dict.fromkeys(group_ids))
+    for group_id, node_id in zip(names, await each(cluster.coordinator, names), strict=True):
+        wanted[node_id].append(group_id)
     outcome: dict[str, ErrorCode] = {}
-    for node_id, names in wanted.items():
-        answer = await cluster.send(node_id, DeleteGroupsRequest(groups_names=names))
+    for node_id, of_node in wanted.items():
+        answer = await cluster.send(node_id, DeleteGroupsRequest(groups_names=of_node))
         outcome |= {result.group_id: ErrorCode(result.error_code) for result in answer.results}
-    return outcome
+    return {group_id: outcome[group_id] for group_id in names}
 
 
 async def partitions_of(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, int]:

@@ -94,7 +94,7 @@ async def _observe(endpoint: Endpoint, output: Output, extent: Extent) -> int:
             return 0
         async with _opened(cluster, log, output) as (sink, progress):
             follower = Follower(log, progress, sink)
-            from_latest = extent.begin == "latest" and not (progress.positions or progress.reported_from)
+            from_latest = extent.begin == "latest" and not progress.positions
             await follower.run(cluster, stop, from_latest=from_latest, until_end=extent.until_end)
     _say_what_is_missing(progress)
     return 0

@@ -158,13 +158,14 @@ class Follower:
     async def run(self, cluster: Cluster, stop: asyncio.Event, *, from_latest: bool, until_end: bool) -> None:
         """Follow until `stop` is set, or up to the end that the log has now. Raises ClusterError and StoreError.
 
-        With `from_latest` what is on the log now is read all the same, as what comes is compared with it.
+        With `from_latest` what is on the log now is read all the same, as what comes is compared with it. A
+        partition of which something was reported already goes on from there.
         """
         try:
             async with cluster.reader(resets=False) as consumer:
                 ends = await self._begin(consumer)
                 if from_latest:
-                    self._progress.reported_from = dict(ends)
+                    self._progress.reported_from = ends | self._progress.reported_from
                 await self._read(cluster, consumer, stop, ends if until_end else None)
         except KafkaError as error:
             raise ClusterError(f"reading {TOPIC}: {error!r}") from None

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from aiokafka.conn import AIOKafkaConnection
@@ -44,11 +44,17 @@ from muster.observe.reading import read_stored_history
 from muster.observe.store import STATE, open_events
 from tests.clients.conftest import QUICK
 from tests.clients.fleet import ROOT, Fleet, Worker
-from tests.server.joining import join, sync
+from tests.server.joining import join, leave, sync
+
+pytestmark = pytest.mark.xdist_group("beside-kafka")
 
 OFFSETS = "__consumer_offsets"
 DEADLINE_S = 60.0
-JOIN_VERSION, SYNC_VERSION = 3, 2  # A first JoinGroup is answered with a generation up to version 3.
+JOIN_VERSION, SYNC_VERSION, LEAVE_VERSION = (
+    3,
+    2,
+    3,
+)  # A first JoinGroup is answered with a generation up to version 3.
 READS = {1: "Fetch", 2: "ListOffsets", 3: "Metadata", 18: "ApiVersions"}
 
 Generations = dict[int, set[str]]
@@ -62,11 +68,13 @@ def kafka(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafk
 
 
 @contextmanager
-def observing(broker: KafkaBroker, *options: str) -> Iterator[subprocess.Popen[str]]:
+def observing(
+    broker: KafkaBroker, *options: str, output: int | IO[str] = subprocess.PIPE
+) -> Iterator[subprocess.Popen[str]]:
     """`muster observe` as a process; asked to end if it still runs."""
     command = [sys.executable, "-m", "muster", "observe", "--bootstrap", broker.bootstrap, *options]
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+        command, cwd=ROOT, stdout=output, stderr=subprocess.PIPE, text=True, env=os.environ
     )
     try:
         yield process
@@ -247,8 +255,10 @@ def test_a_generation_whose_assignment_never_came_is_a_gap(kafka: KafkaBroker, t
             )
             == 0
         )
+        stored = stored_generations(kafka.bootstrap, "m")
+        client.ask(leave(first.member_id), LEAVE_VERSION)  # Else its expiry is written while others compare.
     events = read_stored_history(store, "m").history.events
-    assert observed_generations(events).keys() == stored_generations(kafka.bootstrap, "m").keys() == {1, 3}
+    assert observed_generations(events).keys() == stored.keys() == {1, 3}
     assert [event.reason for event in events if event.cause == "generations_missing"] == [
         "generations are missing: 2, never stored, as no assignment of them came"
     ]
@@ -317,15 +327,16 @@ def test_with_a_store_of_its_own_it_sends_nothing_that_writes(
 def test_the_topic_has_the_same_events_and_the_command_reads_both(
     kafka: KafkaBroker, fleet: Fleet, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    store = tmp_path / "store"
+    store, printed = tmp_path / "store", tmp_path / "printed"
     script = Script(kafka, fleet, store, "confluent", "consumer")
-    with observing(kafka, "--store", str(store), "--to-topic", "--json") as process:
+    options = ("--store", str(store), "--to-topic", "--json")
+    with printed.open("w") as file, observing(kafka, *options, output=file) as process:
         worker = script.start("app-1")
         script.wait("app-1")
         worker.stop()
         script.wait()
-        printed, _ = stopped(process, signal.SIGINT)
-    lines = [json.loads(line) for line in printed.splitlines()]
+        stopped(process, signal.SIGINT)
+    lines = [json.loads(line) for line in printed.read_text().splitlines()]
     shown = []
     for where in (["--bootstrap", kafka.bootstrap], ["--store", str(store)]):
         assert run(["groups", "history", script.group, "--json", *where]) == 0

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from aiokafka import ConsumerRecord
 from aiokafka.structs import TopicPartition as ClientPartition
 
 from coordinator.effects import CoordinatorRecord, GroupEvent
 from coordinator.groups.record_codec import encode_record
 from coordinator.history.events import GAP_KEY, encode_event
-from muster.observe.follow import TOPIC, Progress
+from muster.cluster import Cluster, ClusterError, UnreachableError
+from muster.observe.follow import TOPIC, Follower, Log, Progress
 from muster.observe.sinks import Reported, SeveralSinks
+from muster.observe.store import Source
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from tests.observe.offsets_log import START_MS, evidence, generation, member, told, tombstone
 
 APP_1 = member("app-1")
@@ -88,6 +98,117 @@ def test_events_of_a_fetch_are_in_the_order_of_the_log() -> None:
         (2, "other"),
         (2, "other"),
     ]
+
+
+class Consumer:
+    """A consumer of partitions that end at 7, and has read up to 5; it is given nothing, and stops it all soon."""
+
+    def __init__(self, stop: asyncio.Event) -> None:
+        self.sought: dict[int, int] = {}
+        self.stop = stop
+        self.polls = 0
+
+    def assign(self, partitions: list[ClientPartition]) -> None:
+        self.partitions = partitions
+
+    async def beginning_offsets(self, partitions: list[ClientPartition]) -> dict[ClientPartition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    async def end_offsets(self, partitions: list[ClientPartition]) -> dict[ClientPartition, int]:
+        return dict.fromkeys(partitions, 7)
+
+    def seek(self, where: ClientPartition, offset: int) -> None:
+        assert where in self.partitions
+        self.sought[where.partition] = offset
+
+    async def position(self, where: ClientPartition) -> int:
+        return 5
+
+    async def getmany(self, *, timeout_ms: int) -> dict[ClientPartition, list[Any]]:
+        self.polls += 1
+        if self.polls > 1:
+            self.stop.set()
+        return {}
+
+
+class OneReader:
+    """A cluster whose only consumer is `Consumer`, and that answers the question for the log with `found`."""
+
+    def __init__(self, found: MetadataResponse | UnreachableError | None = None) -> None:
+        self.stop = asyncio.Event()
+        self.consumer = Consumer(self.stop)
+        self.found = found
+
+    @asynccontextmanager
+    async def reader(self, *, resets: bool) -> AsyncIterator[Consumer]:
+        assert not resets, "what was deleted must be noticed"
+        yield self.consumer
+
+    async def send_to_any(self, message: MetadataRequest) -> MetadataResponse:
+        assert not message.allow_auto_topic_creation
+        if isinstance(self.found, UnreachableError):
+            raise self.found
+        assert self.found is not None
+        return self.found
+
+
+def described(topic_id: bytes, partitions: int) -> MetadataResponse:
+    each = [
+        MetadataResponsePartition(
+            partition_index=number, leader_id=1, replica_nodes=[1], isr_nodes=[1], error_code=0
+        )
+        for number in range(partitions)
+    ]
+    topic = MetadataResponseTopic(error_code=0, name=TOPIC, topic_id=topic_id, partitions=each)
+    return MetadataResponse(cluster_id="cluster", topics=[topic])
+
+
+LOG_ID = b"T" * 16
+
+
+def follow(found: MetadataResponse | UnreachableError) -> Consumer:
+    """Follow a log of two partitions until a second poll, with a look for new ones after each."""
+    log = Log(Source("cluster", LOG_ID.hex()), [ClientPartition(TOPIC, number) for number in (0, 1)])
+    cluster = OneReader(found)
+    follower = Follower(log, Progress(), NotingSink("unused"), look_every_s=0.0)
+    running = follower.run(cast(Cluster, cluster), cluster.stop, from_latest=False, until_end=False)
+    asyncio.run(running)
+    return cluster.consumer
+
+
+def test_partitions_that_are_added_begin_at_their_start_and_the_others_go_on() -> None:
+    assert follow(described(LOG_ID, 3)).sought == {0: 5, 1: 5, 2: 0}
+
+
+@pytest.mark.parametrize("found", [described(LOG_ID, 2), UnreachableError("away")], ids=["same", "away"])
+def test_nothing_is_sought_where_no_partition_is_new_or_no_broker_answers(
+    found: MetadataResponse | UnreachableError,
+) -> None:
+    assert follow(found).sought == {0: 0, 1: 0}
+
+
+def test_a_log_that_was_made_again_is_not_followed() -> None:
+    with pytest.raises(
+        ClusterError, match="__consumer_offsets was deleted and made again: it is another log"
+    ):
+        follow(described(b"U" * 16, 2))
+
+
+@pytest.mark.parametrize(
+    ("from_latest", "reported"), [(True, {0: 3, 1: 7}), (False, {0: 3})], ids=["latest", "earliest"]
+)
+def test_a_partition_without_events_begins_as_it_is_told_and_the_others_go_on(
+    from_latest: bool, reported: dict[int, int]
+) -> None:
+    """The topic has events of partition 0 alone."""
+    progress = Progress(reported_from={0: 3}, reported_there={0: 1})
+    log = Log(Source("cluster", "topic"), [ClientPartition(TOPIC, number) for number in (0, 1)])
+    stop = asyncio.Event()
+    stop.set()
+    follower = Follower(log, progress, NotingSink("unused"))
+    cluster = cast(Cluster, OneReader())
+    asyncio.run(follower.run(cluster, stop, from_latest=from_latest, until_end=False))
+    assert progress.reported_from == reported
 
 
 def test_progress_is_the_same_after_a_trip_to_the_disk() -> None:
