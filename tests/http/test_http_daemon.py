@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -130,7 +131,8 @@ def test_a_group_may_be_called_anything(running: tuple[MusterDaemon, int], group
         assert get(port, "/api/v1/group/lag", id=group).status == 200
         assert get(port, "/readyz", group=group).status == 200
         client.ask(LeaveGroupRequest(group_id=group, member_id=member_id), 2)
-    stream = EventStream(port, group=group, **{"from": "earliest"})
+    query: dict[str, Any] = {"group": group, "from": "earliest"}
+    stream = EventStream(port, **query)
     events = stream.read_until(5)
     stream.close()
     assert {event.data["group_id"] for event in events} == {group}
