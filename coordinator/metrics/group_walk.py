@@ -123,6 +123,7 @@ class GroupWalk:
         self.others = OtherCounts()
         self.committed = 0  # Offsets of all groups, as far as they are taken.
         self.active_ms: dict[str, int] = {}  # When a group last committed or rebalanced, monotonic.
+        self.counted: dict[str, Any] = {}  # What others keep by group, to be forgotten with it.
         self.late_ms = 0  # How late the last timer fired.
         self._started_ms = self._began_ms = self._window_ms = host.now_ms()
         self._due_ms = 0
@@ -258,7 +259,12 @@ class GroupWalk:
 
     def _forget_gone(self) -> Steps:
         """Forget what was kept of groups that are gone."""
-        for kept in (self._seen, self._host.commits):
+        for kept in (
+            self._seen,
+            self.active_ms,
+            self.counted,
+            self._host.commits,
+        ):  # Some lived between two walks.
             yield
             for number, group_id in enumerate(tuple(kept)):
                 if number % MANY == MANY - 1:
@@ -268,6 +274,7 @@ class GroupWalk:
                 self._seen.pop(group_id, None)
                 self.lags.pop(group_id, None)
                 self.active_ms.pop(group_id, None)
+                self.counted.pop(group_id, None)
                 self.commits.pop(group_id, None)
                 self.committed += self._host.commits.pop(group_id, 0)
 

@@ -60,6 +60,7 @@ class Metrics:
             ),
             on_low_margin=self._log.on_low_margin,
         )
+        self.walk.counted = self.rebalances.groups
         self._daemon = DaemonSeries(parts, self.rebalances, self.walk)
         self._groups = GroupSeries(runtime, registry, self.rebalances, self.walk)
         self._partitions = PartitionSeries(

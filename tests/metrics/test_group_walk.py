@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from coordinator.daemon import Daemon
-from coordinator.effects import CoordinatorRecord
+from coordinator.effects import CoordinatorRecord, HistoryRow
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
+from coordinator.history.events import worded
 from coordinator.metrics.families import OTHER
 from coordinator.metrics.group_walk import IDLE_MS, TICK_MS
 from tests.metrics.world import asked, running, samples, text_of, value, walk
@@ -134,6 +136,24 @@ async def test_what_is_kept_of_a_group_goes_with_it(tmp_path: Path) -> None:
         kept = daemon.metrics.walk
         assert not {"gone"} & {*kept.commits, *kept.active_ms, *kept.found.groups, *kept.lags}
         assert value(samples(text_of(daemon.metrics)), "muster_offset_commits_total") == 1
+
+
+async def test_nothing_is_kept_of_a_group_that_lived_between_two_walks(tmp_path: Path) -> None:
+    """As one that was joined and deleted: whoever makes such groups must not make the daemon grow."""
+    async with running(tmp_path) as daemon:
+        metrics = daemon.metrics
+        joined = HistoryRow(
+            "brief", 1, "Empty", "PreparingRebalance", Cause(CauseKind.MEMBER_JOINED), 1, 1, 0
+        )
+        metrics.rebalances.add(worded(joined))
+        metrics.rebalances.add(
+            worded(joined._replace(generation_id=1, to_state="Empty", from_state="Stable"))
+        )
+        assert metrics.rebalances.groups.keys() == metrics.walk.active_ms.keys() == {"brief"}
+        walk(metrics)
+        assert not metrics.rebalances.groups
+        assert not metrics.walk.active_ms
+        assert metrics.rebalances.by_cause.total() == 1, "the sums of all groups keep it"
 
 
 async def test_a_walk_and_a_scrape_of_many_groups_are_cheap_and_in_slices(tmp_path: Path) -> None:
