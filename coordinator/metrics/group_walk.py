@@ -259,12 +259,8 @@ class GroupWalk:
 
     def _forget_gone(self) -> Steps:
         """Forget what was kept of groups that are gone."""
-        for kept in (
-            self._seen,
-            self.active_ms,
-            self.counted,
-            self._host.commits,
-        ):  # Some lived between two walks.
+        # Some have lived between two walks: they are in what others count alone.
+        for kept in (self._seen, self.active_ms, self.counted, self._host.commits):
             yield
             for number, group_id in enumerate(tuple(kept)):
                 if number % MANY == MANY - 1:
