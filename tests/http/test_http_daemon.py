@@ -130,7 +130,7 @@ def test_a_group_may_be_called_anything(running: tuple[MusterDaemon, int], group
         assert get(port, "/api/v1/group/lag", id=group).status == 200
         assert get(port, "/readyz", group=group).status == 200
         client.ask(LeaveGroupRequest(group_id=group, member_id=member_id), 2)
-    stream = EventStream(port, group=group, **{"from": "earliest"})
+    stream = EventStream(port, group=group, start="earliest")
     events = stream.read_until(5)
     stream.close()
     assert {event.data["group_id"] for event in events} == {group}
@@ -328,7 +328,7 @@ def test_sixty_four_clients_get_ten_thousand_events_though_one_of_them_stalls(tm
             one_more.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert one_more.recv(1_000).startswith(b"HTTP/1.1 503 ")
         before = psutil.Process(daemon.pid).memory_info().rss
-        counts = read_all(reading, daemon, port)
+        counts = read_all(reading, daemon)
         growth = psutil.Process(daemon.pid).memory_info().rss - before
         assert counts == dict.fromkeys(range(len(reading)), EVENTS)
         assert growth < RSS_GROWTH_MAX, f"{growth >> 20} MiB"
@@ -340,8 +340,11 @@ def test_sixty_four_clients_get_ten_thousand_events_though_one_of_them_stalls(tm
     assert marks
 
 
-def read_all(streams: list[EventStream], daemon: MusterDaemon, port: int) -> dict[int, int]:
-    """Have groups rebalance while all streams are read; return how many events each got, in order from 0 on."""
+def read_all(streams: list[EventStream], daemon: MusterDaemon, pause_s: float = 0) -> dict[int, int]:
+    """Have groups rebalance while all streams are read; return how many events each got, in order from 0 on.
+
+    With a pause, so much of it at most lies between each hundred of them; else they come as fast as they can.
+    """
     found = dict.fromkeys(range(len(streams)), 0)
     selector = selectors.DefaultSelector()
     for number, stream in enumerate(streams):
@@ -354,7 +357,7 @@ def read_all(streams: list[EventStream], daemon: MusterDaemon, port: int) -> dic
             for _ in range(min(left, 20)):
                 join_and_leave(client, f"group-{left % 10}")
                 left -= 1
-            for key, _ in selector.select(0 if left else 1):
+            for key, _ in selector.select(pause_s if left else 1):
                 number, stream = key.data, streams[key.data]
                 ids = stream.read_ids()
                 assert ids == list(range(found[number], found[number] + len(ids)))
