@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from coordinator.groups.classic.group import Group
+from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.metrics.families import GROUPS, OTHER
 from coordinator.metrics.group_walk import Foremost, GroupWalk
 from coordinator.metrics.living_groups import LivingGroup, living_group, unassigned_partitions
 from coordinator.metrics.rebalance_counts import GroupCounts, RebalanceCounts
 from coordinator.metrics.text import label_value, number
+from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.loop import Runtime
 from coordinator.shard.shard import Shard
 from coordinator.topics.registry import TopicRegistry
@@ -30,25 +33,27 @@ MADE_WEIGHT: Final = 20
 
 
 class Row(NamedTuple):
-    """One group with series of its own."""
+    """One group with series of its own, and what its lines were made of."""
 
     label: str  # `group="..."`, ready.
     value: str  # What is between the quotes.
     group_id: str
+    runner: GroupRunner
     shard: Shard
+    group: Group | ConsumerGroup
     living: LivingGroup
     counts: GroupCounts | None
     rebalances: int
     found: Foremost
+    topics_version: int
     unassigned: int | None
 
 
 class Shown(NamedTuple):
-    """A group's row, its lines by metric, and the number of offsets that it has committed by now."""
+    """A group's row, and its lines by metric."""
 
     row: Row
     lines: dict[str, str]
-    commits: int
 
 
 class GroupSeries:
@@ -58,7 +63,6 @@ class GroupSeries:
         self, runtime: Runtime, registry: TopicRegistry, counts: RebalanceCounts, walk: GroupWalk
     ) -> None:
         self._runtime, self._registry, self._counts, self._walk = runtime, registry, counts, walk
-        self._unassigned: dict[str, tuple[object, int | None]] = {}
         self._made: dict[str, Shown] = {}
 
     def rows(self) -> Iterator[Shown | None]:
@@ -66,47 +70,69 @@ class GroupSeries:
 
         Their lines are made anew where something in them has changed, which in most groups happens with a walk.
         """
-        found = self._walk.found.groups
+        found, made = self._walk.found.groups, self._made
         weight = 0
-        for kept in (self._unassigned, self._made):
-            for group_id in [each for each in kept if each not in found]:
-                del kept[group_id]
-        for each in found.values():
-            shard = self._runtime.runner_for(each.group_id).shard
-            living = None if shard is None else living_group(shard, each.group_id)
-            if shard is None or living is None:
-                continue  # It is gone.
-            shown, is_new = self._shown(shard, living, each)
-            yield shown
-            weight += MADE_WEIGHT if is_new else 1
+        for group_id in [each for each in made if each not in found]:
+            del made[group_id]
+        for group_id, each in found.items():
+            shown = made.get(group_id)
+            if shown is None or shown.row.found is not each or not self._is_current(shown.row):
+                shown = self._make(each)
+                weight += MADE_WEIGHT
+            if shown is not None:
+                yield shown
+            weight += 1
             if weight >= READ_WEIGHT:
                 weight = 0
                 yield None
 
-    def _shown(self, shard: Shard, living: LivingGroup, found: Foremost) -> tuple[Shown, bool]:
-        """Return a group's row and lines, and whether they were made anew."""
-        group_id = found.group_id
-        commits = self._walk.commits.get(group_id, 0) + self._runtime.commits.get(group_id, 0)
-        counts = self._counts.groups.get(group_id)
-        rebalances = 0 if counts is None else counts.total
-        unassigned = self._unassigned_of(shard, living, group_id)
-        made = self._made.get(group_id)
-        if made is not None and _is_same(made.row, (shard, counts, found), (living, rebalances, unassigned)):
-            return Shown(made.row, made.lines, commits), False
-        value = label_value(group_id)
-        row = Row(f'group="{value}"', value, group_id, shard, living, counts, rebalances, found, unassigned)
-        made = self._made[group_id] = Shown(row, {name: make(row) for name, make in LINES.items()}, commits)
-        return made, True
+    def commits_of(self, group_id: str) -> int:
+        """Number of offsets that a group has committed by now."""
+        return self._walk.commits.get(group_id, 0) + self._runtime.commits.get(group_id, 0)
 
-    def _unassigned_of(self, shard: Shard, living: LivingGroup, group_id: str) -> int | None:
-        """Partitions that no member has; found anew where the group or some topic has changed."""
-        if not living.members:
+    def _is_current(self, row: Row) -> bool:
+        """Whether all that a group's lines were made of is as it was; asked of each group at each scrape."""
+        group, living, shard = row.group, row.living, row.shard
+        if row.runner.shard is not shard or row.topics_version != self._registry.version:
+            return False
+        counts = self._counts.groups.get(row.group_id)
+        if counts is not row.counts or (counts is not None and counts.total != row.rebalances):
+            return False
+        if isinstance(group, Group):
+            return (
+                shard.groups.get(row.group_id) is group
+                and len(group.members) == living.members
+                and group.generation_id == living.generation
+                and group.state.value == living.state
+            )
+        return shard.consumer_groups.get(row.group_id) is group and group.changes == living.changes
+
+    def _make(self, found: Foremost) -> Shown | None:
+        """Make a group's row and lines; None if it is gone."""
+        group_id = found.group_id
+        runner = self._runtime.runner_for(group_id)
+        shard = runner.shard
+        living = None if shard is None else living_group(shard, group_id)
+        if shard is None or living is None:
+            self._made.pop(group_id, None)
             return None
-        key = (living, self._registry.version)
-        known = self._unassigned.get(group_id)
-        if known is None or known[0] != key:
-            known = self._unassigned[group_id] = key, unassigned_partitions(shard, group_id, self._registry)
-        return known[1]
+        value, counts = label_value(group_id), self._counts.groups.get(group_id)
+        row = Row(
+            label=f'group="{value}"',
+            value=value,
+            group_id=group_id,
+            runner=runner,
+            shard=shard,
+            group=shard.groups.get(group_id) or shard.consumer_groups[group_id],
+            living=living,
+            counts=counts,
+            rebalances=0 if counts is None else counts.total,
+            found=found,
+            topics_version=self._registry.version,
+            unassigned=unassigned_partitions(shard, group_id, self._registry) if living.members else None,
+        )
+        shown = self._made[group_id] = Shown(row, {name: make(row) for name, make in LINES.items()})
+        return shown
 
     def lines(self, rows: Sequence[Shown]) -> Iterator[str]:
         """Yield the head of each metric, and its lines."""
@@ -115,10 +141,13 @@ class GroupSeries:
             for start in range(0, len(rows), ROWS_AT_ONCE):
                 some = rows[start : start + ROWS_AT_ONCE]
                 if name == COMMITS:
-                    yield "".join([f"{COMMITS}{{{each.row.label}}} {each.commits}\n" for each in some])
+                    yield "".join([self._commits_line(each.row) for each in some])
                 else:
                     yield "".join([each.lines[name] for each in some])
             yield "".join(self._lines_of_others(name))
+
+    def _commits_line(self, row: Row) -> str:
+        return f"{COMMITS}{{{row.label}}} {self.commits_of(row.group_id)}\n"
 
     def _lines_of_others(self, name: str) -> Iterator[str]:
         """Yield the line of all other groups, where there are any, or were while they did something."""
@@ -139,18 +168,6 @@ class GroupSeries:
                 yield f'{group},topic="{OTHER}"}} {summed.records}\n'
             case "muster_group_lag_seconds" if summed.seconds is not None:
                 yield f'{group},topic="{OTHER}"}} {number(summed.seconds)}\n'
-
-
-def _is_same(
-    row: Row, objects: tuple[object, object, object], values: tuple[LivingGroup, int, int | None]
-) -> bool:
-    """Whether a row was made of these objects, and of these values."""
-    return (
-        row.shard is objects[0]
-        and row.counts is objects[1]
-        and row.found is objects[2]
-        and (row.living, row.rebalances, row.unassigned) == values
-    )
 
 
 def _members(row: Row) -> str:

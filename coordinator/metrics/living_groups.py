@@ -28,6 +28,7 @@ class LivingGroup(NamedTuple):
     state: str
     members: int
     generation: int
+    changes: int = 0  # Of a consumer group: its records so far.
 
 
 def living_group(shard: Shard, group_id: str) -> LivingGroup | None:
@@ -38,7 +39,7 @@ def living_group(shard: Shard, group_id: str) -> LivingGroup | None:
     group = shard.consumer_groups.get(group_id)
     if group is None:
         return None
-    return LivingGroup(CONSUMER, group.state.value, len(group.members), group.epoch)
+    return LivingGroup(CONSUMER, group.state.value, len(group.members), group.epoch, group.changes)
 
 
 def group_ids(shard: Shard) -> list[str]:

@@ -67,6 +67,7 @@ class Metrics:
             settings.muster_metrics_partitions,
             settings.muster_metrics_compatible,
             settings.node_id,
+            self._groups.commits_of,
         )
         runtime.count_records = self._count_records
 

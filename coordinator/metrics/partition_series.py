@@ -41,8 +41,16 @@ class TopicRow(NamedTuple):
 class PartitionSeries:
     """Makes the lines: `partitions` says of which partitions, `compatible` under whose names as well."""
 
-    def __init__(self, meter: LagMeter, partitions: str, compatible: Collection[str], node_id: int) -> None:
+    def __init__(
+        self,
+        meter: LagMeter,
+        partitions: str,
+        compatible: Collection[str],
+        node_id: int,
+        commits_of: Callable[[str], int],
+    ) -> None:
         self._meter, self._partitions, self._node_id = meter, partitions, node_id
+        self._commits_of = commits_of
         self._kafka_exporter = "kafka_exporter" in compatible
         self._kminion = "kminion" in compatible
 
@@ -93,15 +101,19 @@ class PartitionSeries:
         of_groups: dict[str, Callable[[Shown], str]] = {
             f"{prefix}_info": lambda shown: self._kminion_info(shown.row),
             f"{prefix}_members": lambda shown: _members(shown, f"{prefix}_members", "group_id"),
-            f"{prefix}_offset_commits_total": lambda shown: (
-                f'{prefix}_offset_commits_total{{group_id="{shown.row.value}"}} {shown.commits}\n'
-            ),
+            f"{prefix}_offset_commits_total": self._kminion_commits,
         }
         for name, lines_of in of_groups.items():
             yield KMINION[name].head
             yield from _of_groups(rows, lines_of)
         yield from _many(KMINION, found, _KMINION)
         yield from _many(KMINION, topics, _KMINION_TOPICS)
+
+    def _kminion_commits(self, shown: Shown) -> str:
+        commits = self._commits_of(shown.row.group_id)
+        return (
+            f'kminion_kafka_consumer_group_offset_commits_total{{group_id="{shown.row.value}"}} {commits}\n'
+        )
 
     def _kminion_info(self, row: Row) -> str:
         protocol_type, protocol = "consumer", ""
