@@ -20,6 +20,8 @@ from harness.daemon import MusterDaemon
 from harness.http_client import EventStream, StreamedEvent, get, send_raw
 from harness.processes import HOST, free_port, wait_until
 from harness.wire import WireClient
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.leave_group import LeaveGroupRequest
@@ -180,6 +182,45 @@ def test_a_rebalance_shows_who_is_waited_for(running: tuple[MusterDaemon, int]) 
     assert missing["is"] in ("not_heard", "heartbeats", "silent")
     assert missing["heard_ms"] < 6_000
     assert 0 < waiting["ends_in_ms"] <= 60_000
+
+
+def test_a_consumer_group_shows_epochs_partitions_and_what_is_to_be_given_up(
+    running: tuple[MusterDaemon, int],
+) -> None:
+    daemon, port = running
+    with WireClient(daemon.bootstrap, "new") as client:
+        topic = CreatableTopic(name="shared", num_partitions=2, replication_factor=1)
+        client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+        beat(client, "one")
+        found = get(port, "/api/v1/group", id="newer").json
+        assert (found["type"], found["state"], found["waiting"]) == ("consumer", "Stable", None)
+        (member,) = found["members"]
+        assert (member["member"], member["client"], member["partitions"]) == (
+            "one",
+            "new",
+            {"shared": [0, 1]},
+        )
+        assert (member["session_ms"], member["epoch"]) == (45_000, found["generation"])
+        beat(client, "two")
+        waiting = wait_until(
+            lambda: get(port, "/api/v1/group", id="newer").json["waiting"], "a rebalance", PATIENCE_S
+        )
+    assert waiting["joined_count"] + waiting["missing_count"] == 2
+    assert {each["is"] for each in waiting["missing"]} <= {"behind", "awaits", "gives_up"}
+
+
+def beat(client: WireClient, member_id: str) -> None:
+    """Join the group `newer`."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="newer",
+        member_id=member_id,
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["shared"],
+        topic_partitions=[],
+    )
+    answer = client.ask(request, 1)
+    assert answer.error_code == 0, answer
 
 
 # Bad input.
