@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from coordinator.settings.http_listeners import HTTP_DEFAULT, HttpListeners
 from coordinator.settings.types import Choice, Count, FreeText, Whole, Words
@@ -43,6 +43,10 @@ class Expression(FreeText):
 
 class OperatorSettings(BaseModel):
     """The fields of `Settings` about HTTP, metrics and the loop."""
+
+    model_config = ConfigDict(
+        defer_build=True
+    )  # It is built as a part of `Settings`, without a look for plugins.
 
     muster_http_listeners: HttpListeners = Field(
         (HTTP_DEFAULT,),
