@@ -27,7 +27,7 @@ ONLY ?=
 ALSO = compiled run-compiled wheel check format docs constraints clean demo \
 	spoken test-compiled test-long test-long-rotation conformance simulation mutants mutants-rotation \
 	soak soak-kill soak-log soak-disk soak-storms soak-migration soak-transactions \
-	bench bench-quick bench-against bench-log bench-throughput bench-spark profile spark-cluster
+	bench bench-quick bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed profile spark-cluster
 .PHONY: help run test always $(ALSO)
 
 help:
@@ -180,6 +180,13 @@ soak-transactions: $(VENV)/.dev
 bench: $(COMPILED)/.built
 	$(BIN)/python -m harness.java_tools
 	$(BIN)/python -m bench.pairs --write $(if $(ONLY),--only $(ONLY))
+
+# What a scrape and a walk over 100,000 groups cost; and what it costs to be scraped and followed, 15 rounds in turns.
+bench-metrics: $(VENV)/.dev
+	$(BIN)/python -m bench.metrics_scrape
+
+bench-observed: $(VENV)/.dev
+	$(BIN)/python -m bench.observed
 
 bench-quick: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools

@@ -62,9 +62,11 @@ class StreamedEvent(NamedTuple):
 class EventStream:
     """One client of `/api/v1/events`. `read` takes what has come; nothing is read in between."""
 
-    def __init__(self, port: int, *, last_id: int | None = None, **query: object) -> None:
+    def __init__(
+        self, port: int, *, last_id: int | None = None, start: str = "latest", **query: object
+    ) -> None:
         self.socket = socket.create_connection((HOST, port), timeout=TIMEOUT_S)
-        target = "/api/v1/events" + (f"?{urlencode(query)}" if query else "")
+        target = f"/api/v1/events?{urlencode({'from': start, **query})}"
         header = "" if last_id is None else f"Last-Event-ID: {last_id}\r\n"
         self.socket.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n".encode())
         self._rest = b""

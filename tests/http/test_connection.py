@@ -38,7 +38,7 @@ def long(parts: int, size: int = 16 << 10) -> Any:
     return handle, made
 
 
-def problem_of(written: bytes | bytearray) -> tuple[int, str]:
+def problem_of(written: bytearray) -> tuple[int, str]:
     ((status, body, headers),) = answers(written)
     assert headers["content-type"] == "application/problem+json"
     assert headers["connection"] == "close"

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -21,6 +20,8 @@ from harness.daemon import MusterDaemon
 from harness.http_client import EventStream, StreamedEvent, get, send_raw
 from harness.processes import HOST, free_port, wait_until
 from harness.wire import WireClient
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.leave_group import LeaveGroupRequest
@@ -131,8 +132,7 @@ def test_a_group_may_be_called_anything(running: tuple[MusterDaemon, int], group
         assert get(port, "/api/v1/group/lag", id=group).status == 200
         assert get(port, "/readyz", group=group).status == 200
         client.ask(LeaveGroupRequest(group_id=group, member_id=member_id), 2)
-    query: dict[str, Any] = {"group": group, "from": "earliest"}
-    stream = EventStream(port, **query)
+    stream = EventStream(port, group=group, start="earliest")
     events = stream.read_until(5)
     stream.close()
     assert {event.data["group_id"] for event in events} == {group}
@@ -182,6 +182,45 @@ def test_a_rebalance_shows_who_is_waited_for(running: tuple[MusterDaemon, int]) 
     assert missing["is"] in ("not_heard", "heartbeats", "silent")
     assert missing["heard_ms"] < 6_000
     assert 0 < waiting["ends_in_ms"] <= 60_000
+
+
+def test_a_consumer_group_shows_epochs_partitions_and_what_is_to_be_given_up(
+    running: tuple[MusterDaemon, int],
+) -> None:
+    daemon, port = running
+    with WireClient(daemon.bootstrap, "new") as client:
+        topic = CreatableTopic(name="shared", num_partitions=2, replication_factor=1)
+        client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+        beat(client, "one")
+        found = get(port, "/api/v1/group", id="newer").json
+        assert (found["type"], found["state"], found["waiting"]) == ("consumer", "Stable", None)
+        (member,) = found["members"]
+        assert (member["member"], member["client"], member["partitions"]) == (
+            "one",
+            "new",
+            {"shared": [0, 1]},
+        )
+        assert (member["session_ms"], member["epoch"]) == (45_000, found["generation"])
+        beat(client, "two")
+        waiting = wait_until(
+            lambda: get(port, "/api/v1/group", id="newer").json["waiting"], "a rebalance", PATIENCE_S
+        )
+    assert waiting["joined_count"] + waiting["missing_count"] == 2
+    assert {each["is"] for each in waiting["missing"]} <= {"behind", "awaits", "gives_up"}
+
+
+def beat(client: WireClient, member_id: str) -> None:
+    """Join the group `newer`."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="newer",
+        member_id=member_id,
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["shared"],
+        topic_partitions=[],
+    )
+    answer = client.ask(request, 1)
+    assert answer.error_code == 0, answer
 
 
 # Bad input.
@@ -330,7 +369,7 @@ def test_sixty_four_clients_get_ten_thousand_events_though_one_of_them_stalls(tm
             one_more.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert one_more.recv(1_000).startswith(b"HTTP/1.1 503 ")
         before = psutil.Process(daemon.pid).memory_info().rss
-        counts = read_all(reading, daemon, port)
+        counts = read_all(reading, daemon)
         growth = psutil.Process(daemon.pid).memory_info().rss - before
         assert counts == dict.fromkeys(range(len(reading)), EVENTS)
         assert growth < RSS_GROWTH_MAX, f"{growth >> 20} MiB"
@@ -342,8 +381,11 @@ def test_sixty_four_clients_get_ten_thousand_events_though_one_of_them_stalls(tm
     assert marks
 
 
-def read_all(streams: list[EventStream], daemon: MusterDaemon, port: int) -> dict[int, int]:
-    """Have groups rebalance while all streams are read; return how many events each got, in order from 0 on."""
+def read_all(streams: list[EventStream], daemon: MusterDaemon, pause_s: float = 0) -> dict[int, int]:
+    """Have groups rebalance while all streams are read; return how many events each got, in order from 0 on.
+
+    With a pause, so much of it at most lies between each hundred of them; else they come as fast as they can.
+    """
     found = dict.fromkeys(range(len(streams)), 0)
     selector = selectors.DefaultSelector()
     for number, stream in enumerate(streams):
@@ -356,7 +398,7 @@ def read_all(streams: list[EventStream], daemon: MusterDaemon, port: int) -> dic
             for _ in range(min(left, 20)):
                 join_and_leave(client, f"group-{left % 10}")
                 left -= 1
-            for key, _ in selector.select(0 if left else 1):
+            for key, _ in selector.select(pause_s if left else 1):
                 number, stream = key.data, streams[key.data]
                 ids = stream.read_ids()
                 assert ids == list(range(found[number], found[number] + len(ids)))
