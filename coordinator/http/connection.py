@@ -117,6 +117,8 @@ class Connection(asyncio.Protocol):
             self.stream.on_writable()
         elif self._answer is not None:
             self._answer.resume()
+        elif not self._lingers:
+            self._resume_requests()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -136,7 +138,7 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Begin to answer the next request that is whole."""
-        while self._answer is None and self.stream is None and not self._lingers:
+        while self._answer is None and self.stream is None and not (self._lingers or self.is_blocked):
             try:
                 request = self._next_request()
                 if request is None:
@@ -206,8 +208,15 @@ class Connection(asyncio.Protocol):
             self._end()
             return
         self._http.start_next_cycle()
+        if self.is_blocked:  # Else a peer that asks and does not read would be held answers without end.
+            self.deadline_ms = self.host.now_ms() + UNREAD_MS
+        else:
+            self._resume_requests()
+
+    def _resume_requests(self) -> None:
         self.deadline_ms = self.host.now_ms() + (REQUEST_MS if self._received else IDLE_MS)
-        self._transport.resume_reading()
+        if self._transport is not None:
+            self._transport.resume_reading()
         self._go_on()
 
     def _pause_reading(self) -> None:

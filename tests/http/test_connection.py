@@ -233,6 +233,29 @@ def test_a_peer_that_does_not_read_pauses_the_handler_and_is_cut_off() -> None:
     assert transport.is_aborted
 
 
+def test_a_peer_that_asks_on_and_on_and_does_not_read_is_held_few_answers() -> None:
+    """Also where each answer is small: no further request is begun before it reads."""
+    host = Host(hello)
+    connection, transport = host.connect()
+    transport.room = 0
+    for _ in range(2_000):
+        if transport.is_reading_now:
+            connection.data_received(GET)
+            host.loop.turn_until_idle()
+    assert UNSENT_BYTES < len(transport.written) < UNSENT_BYTES + 1_000
+    before = len(host.handled)
+    transport.read_by_peer()
+    assert transport.is_reading_now
+    connection.data_received(GET)
+    host.loop.turn_until_idle()
+    assert len(host.handled) == before + 1
+    transport.room = 0
+    connection.pause_writing()
+    host.clock_ms += UNREAD_MS
+    connection.on_time(host.clock_ms)
+    assert transport.is_aborted
+
+
 def test_a_peer_that_reads_again_gets_all_of_it() -> None:
     handle, made = long(30)
     host = Host(handle)

@@ -285,8 +285,16 @@ def test_scrapers_that_never_read_are_held_up_by_their_own_sockets(running: tupl
         connection.close()
 
 
-def test_connections_are_few_and_one_between_requests_makes_room(running: tuple[MusterDaemon, int]) -> None:
-    port = running[1]
+@pytest.fixture
+def unused(tmp_path: Path) -> Iterator[int]:
+    """The port of a daemon to which nobody was connected."""
+    daemon, port = daemon_with_http(tmp_path)
+    with daemon:
+        yield port
+
+
+def test_connections_are_few_and_one_between_requests_makes_room(unused: int) -> None:
+    port = unused
     asking = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
     idle = []
     for _ in range(40):
@@ -299,8 +307,8 @@ def test_connections_are_few_and_one_between_requests_makes_room(running: tuple[
         connection.close()
 
 
-def test_connections_that_ask_for_nothing_whole_are_bounded(running: tuple[MusterDaemon, int]) -> None:
-    port = running[1]
+def test_connections_that_ask_for_nothing_whole_are_bounded(unused: int) -> None:
+    port = unused
     sockets = [socket.create_connection((HOST, port), timeout=PATIENCE_S) for _ in range(200)]
     for connection in sockets:
         with suppress(ConnectionError):
