@@ -171,9 +171,9 @@ def test_a_large_answer_is_few_chunks_when_it_comes_back_from_the_thread() -> No
     answer = ListGroupsResponse(
         groups=[ListedGroup(group_id=f"g-{number}", protocol_type="") for number in range(30_000)]
     )
-    pending = Pending(
-        client, SimpleNamespace(name="ListGroups", pipelines=False, counts=ApiCounts(16)), 4, 7, "test"
-    )  # type: ignore[arg-type]
+    api: Any = SimpleNamespace(name="ListGroups", pipelines=False, counts=ApiCounts(16))
+    channel: Any = client
+    pending = Pending(channel, api, 4, 7, "test")
     pending.reply_aside(lambda: answer, loop.run_aside)
     ((work, done),) = loop.aside
     future: Future[object] = Future()

@@ -29,8 +29,8 @@ from coordinator.runtime.shard_states import ShardState
 from coordinator.runtime.turn_share import DIRECT_S, SLICE_S, TurnShare
 from coordinator.shard.shard import Shard
 from harness.doubles.topics import Topics
-from protocol.records.records import Codec
 from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.records.records import Codec
 from storage.files import StorageError
 from storage.flusher import Flusher
 from storage.log.durable_log import DurableLog
