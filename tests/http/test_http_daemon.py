@@ -381,12 +381,12 @@ def test_sixty_four_clients_get_ten_thousand_events_though_one_of_them_stalls(tm
         growth = psutil.Process(daemon.pid).memory_info().rss - before
         assert counts == dict.fromkeys(range(len(reading)), EVENTS)
         assert growth < RSS_GROWTH_MAX, f"{growth >> 20} MiB"
-        late = read_rest(stalled)
+        late, is_cut_off = read_rest(stalled, port)
     ids = [event.event_id for event in late if event.kind == "group"]
     marks = [event.data for event in late if event.kind == "gap"]
     assert ids == list(range(EVENTS))
     assert [mark["why"] for mark in marks] == ["slow"] * len(marks)
-    assert marks
+    assert marks or is_cut_off
 
 
 def read_all(streams: list[EventStream], daemon: MusterDaemon, pause_s: float = 0) -> dict[int, int]:
@@ -415,12 +415,16 @@ def read_all(streams: list[EventStream], daemon: MusterDaemon, pause_s: float = 
     return found
 
 
-def read_rest(stream: EventStream) -> list[StreamedEvent]:
+def read_rest(stream: EventStream, port: int) -> tuple[list[StreamedEvent], bool]:
+    """All that a client has in the end; whether it was cut off, as it is after 20 s, and came back."""
     found: list[StreamedEvent] = []
+    is_cut_off = False
     while not found or found[-1].event_id != EVENTS - 1:
-        found += stream.read()
-        assert not stream.is_over
-    return found
+        with suppress(ConnectionError):
+            found += stream.read()
+        if stream.is_over and not is_cut_off:
+            stream, is_cut_off = EventStream(port, last_id=stream.last_id), True
+    return found, is_cut_off
 
 
 # Where it listens.
