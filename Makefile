@@ -89,7 +89,7 @@ test-compiled: $(INSTALLED)/.installed
 	cp -R $(BESIDE_INSTALLED) $(INSTALLED)
 	cd $(INSTALLED) && MUSTER_INSTALLED=compiled MUSTER_SIMULATION_SEEDS=400 \
 		environment/bin/python -m pytest --numprocesses $(WORKERS) --dist loadgroup \
-		tests/groups tests/offsets tests/protocol tests/purgatory tests/storage tests/server tests/simulation \
+		tests/groups tests/offsets tests/protocol tests/purgatory tests/storage tests/server tests/http tests/simulation \
 		$(PYTEST_ARGS)
 
 # Kafka's jars come first, where there is Java: fetched by a test they would count as its time.

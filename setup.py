@@ -71,6 +71,9 @@ INTERPRETED = {
     "coordinator/groups/consumer/record_schemas.py",
     "coordinator/groups/consumer/regexes.py",
     "coordinator/groups/consumer/states.py",
+    "coordinator/groups/classic/waited_members.py",  # What HTTP reads, and no request of Kafka's.
+    "coordinator/groups/consumer/waited_members.py",
+    "coordinator/groups/waited_members.py",
     "coordinator/groups/record_schemas.py",  # Read by the decorators that make codecs.
     "coordinator/offsets/__init__.py",
 }

@@ -25,7 +25,8 @@ ANY_HTTP = {"muster.http.listeners": "http://127.0.0.1:0"}
 
 def has_http(tree: Path) -> bool:
     """Whether the Muster in this tree knows of HTTP: benches run older ones, which refuse unknown settings."""
-    return (tree / "coordinator" / "http").is_dir()
+    coordinator = tree / "coordinator"
+    return (coordinator / "http").is_dir() or not coordinator.is_dir()  # Without it, what is installed runs.
 
 
 class MusterDaemon(ServerProcess):
