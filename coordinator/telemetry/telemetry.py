@@ -16,7 +16,7 @@ from storage.flusher import Post
 
 MISSING: str = (
     "muster.client.metrics=true needs OpenTelemetry's classes, which are not installed: "
-    "pip install 'muster[client-metrics]'"
+    "pip install opentelemetry-proto, or '.[client-metrics]' in a checkout of Muster"
 )
 
 
