@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.groups.consumer.java_order import string_hash
 from coordinator.telemetry.subscriptions import (
     MAX_ATTRIBUTE_CHARS,
+    MAX_TOGETHER,
     AskedFor,
     ClientAttributes,
-    asked_for,
+    Matching,
     matches,
     subscription_id,
 )
@@ -18,10 +20,11 @@ CLIENT = ClientAttributes(
     "CmZW4wAASfOS-s7JPSHd4g", "app-1", "apache-kafka-java", "4.3.1", "10.0.0.9", "51234"
 )
 ID = bytes(range(16))
+OTHER_ID = bytes(15) + b"\7"
 
 
 def asked(*texts: dict[str, str]) -> AskedFor:
-    return asked_for(map(subscription, texts), ID, CLIENT)
+    return Matching([subscription(each) for each in texts]).asked_for(ID, CLIENT)
 
 
 def test_without_a_subscription_a_client_is_asked_for_nothing() -> None:
@@ -83,3 +86,54 @@ def test_a_text_that_is_too_long_matches_nothing() -> None:
     any_client = subscription({"match": "client_id=.*"})
     assert matches(any_client, CLIENT._replace(client_id="c" * MAX_ATTRIBUTE_CHARS))
     assert not matches(any_client, CLIENT._replace(client_id="c" * (MAX_ATTRIBUTE_CHARS + 1)))
+
+
+class Counted:
+    """Java's hash of names, counted: each stands for a step for each character of a name."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, name: str) -> int:
+        self.names.append(name)
+        return string_hash(name)
+
+
+def test_clients_that_match_the_same_subscriptions_are_asked_for_what_was_put_together_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hashed = Counted()
+    monkeypatch.setattr("coordinator.telemetry.subscriptions.string_hash", hashed)
+    texts = [{"metrics": "a,b", "interval.ms": "1000"}, {"metrics": "b,c", "match": "client_id=app-1"}]
+    matching = Matching([subscription(each) for each in texts])
+    first = matching.asked_for(ID, CLIENT)
+    second = matching.asked_for(OTHER_ID, CLIENT._replace(client_source_port="9"))
+    assert second.metrics is first.metrics
+    assert (second.push_interval_ms, set(second.metrics)) == (1_000, {"a", "b", "c"})
+    assert second.subscription_id == subscription_id(second.metrics, 1_000, OTHER_ID) != first.subscription_id
+    other = matching.asked_for(ID, CLIENT._replace(client_id="app-2"))
+    assert other == AskedFor(subscription_id(other.metrics, 1_000, ID), other.metrics, 1_000)
+    assert set(other.metrics) == {"a", "b"}
+    assert matching.asked_for(ID, CLIENT).metrics is first.metrics
+    assert sorted(hashed.names) == ["a", "b", "c"], "each name once, whatever sets it is in"
+
+
+def test_so_many_sets_are_remembered_and_the_one_longest_unused_goes() -> None:
+    texts = [
+        {"metrics": "a"},
+        *({"metrics": f"m{n}", "match": f"client_id=c{n}"} for n in range(MAX_TOGETHER)),
+    ]
+    matching = Matching([subscription(each) for each in texts])
+
+    def asked(number: int) -> tuple[str, ...]:
+        return matching.asked_for(ID, CLIENT._replace(client_id=f"c{number}")).metrics
+
+    first, second = asked(0), asked(1)
+    for number in range(2, MAX_TOGETHER):
+        asked(number)
+    assert asked(0) is first
+    assert matching.asked_for(ID, CLIENT).metrics == ("a",)  # One set more.
+    assert asked(0) is first
+    again = asked(1)
+    assert again == second
+    assert again is not second
