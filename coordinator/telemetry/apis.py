@@ -113,7 +113,7 @@ class TelemetryApis:
                 push_interval_ms=instance.asked_for.push_interval_ms,
                 telemetry_max_bytes=self._services.max_bytes,
                 delta_temporality=True,
-                requested_metrics=list(instance.asked_for.metrics),
+                requested_metrics=list(self._instances.metrics(instance)),
             )
         )
 

@@ -102,6 +102,10 @@ class ClientInstances:
         self._forget_old(now_ms)
         return instance
 
+    def metrics(self, instance: ClientInstance) -> tuple[str, ...]:
+        """Return the metrics that an instance is asked for which `get` has just returned."""
+        return self._subscriptions().metrics(instance.asked_for)
+
     def on_disconnected(self, connection: Hashable) -> None:
         """Forget the instance that was made for the connection last."""
         client_instance_id = self._made_by.pop(connection, None)

@@ -39,17 +39,17 @@ class ClientAttributes(NamedTuple):
 
 
 class AskedFor(NamedTuple):
-    """What a client is asked for."""
+    """What a client is asked for; thousands are kept, so it has no names of its own (`Matching.metrics`)."""
 
     subscription_id: int
-    metrics: tuple[str, ...]  # Beginnings of names; `*` alone: all.
+    which: int  # The subscriptions that it matches: a bit for each.
     push_interval_ms: int
 
 
 class Together(NamedTuple):
     """What some subscriptions ask for together."""
 
-    metrics: tuple[str, ...]
+    metrics: tuple[str, ...]  # Beginnings of names; `*` alone: all.
     interval_ms: int
     crc: int
 
@@ -60,13 +60,19 @@ class Matching:
     def __init__(self, subscriptions: Sequence[Subscription]) -> None:
         self._subscriptions = subscriptions
         self._hashes: dict[str, int] = {}  # Of the names: Java's takes a step for each character.
-        self._together: OrderedDict[tuple[int, ...], Together] = (
-            OrderedDict()
-        )  # By places; longest unused first.
+        self._together: OrderedDict[int, Together] = OrderedDict()  # By places; longest unused first.
 
     def asked_for(self, client_instance_id: bytes, client: ClientAttributes) -> AskedFor:
         """Return what all subscriptions that match the client ask for together; no metrics if none does."""
-        which = tuple(place for place, each in enumerate(self._subscriptions) if matches(each, client))
+        which = sum(1 << place for place, each in enumerate(self._subscriptions) if matches(each, client))
+        _, interval_ms, crc = self._of(which)
+        return AskedFor(_mixed(crc, client_instance_id), which, interval_ms)
+
+    def metrics(self, asked_for: AskedFor) -> tuple[str, ...]:
+        """Return the metrics that a client is asked for; no others than these subscriptions' `asked_for` count."""
+        return self._of(asked_for.which).metrics
+
+    def _of(self, which: int) -> Together:
         together = self._together.get(which)
         if together is None:
             together = self._together[which] = self._put_together(which)
@@ -74,13 +80,14 @@ class Matching:
                 self._together.popitem(last=False)
         else:
             self._together.move_to_end(which)
-        metrics, interval_ms, crc = together
-        return AskedFor(_mixed(crc, client_instance_id), metrics, interval_ms)
+        return together
 
-    def _put_together(self, which: tuple[int, ...]) -> Together:
+    def _put_together(self, which: int) -> Together:
         table: JavaTable[str] = JavaTable(self._hash)
         interval_ms = DEFAULT_INTERVAL_MS
-        for each in map(self._subscriptions.__getitem__, which):
+        for place, each in enumerate(self._subscriptions):
+            if not which >> place & 1:
+                continue
             for name in JavaTable.of_list(self._hash, each.metrics):
                 table.put(name)
             interval_ms = min(interval_ms, each.interval_ms)

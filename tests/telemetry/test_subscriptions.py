@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 
 from coordinator.groups.consumer.java_order import string_hash
 from coordinator.telemetry.subscriptions import (
     MAX_ATTRIBUTE_CHARS,
     MAX_TOGETHER,
-    AskedFor,
     ClientAttributes,
     Matching,
     matches,
@@ -23,12 +24,25 @@ ID = bytes(range(16))
 OTHER_ID = bytes(15) + b"\7"
 
 
-def asked(*texts: dict[str, str]) -> AskedFor:
-    return Matching([subscription(each) for each in texts]).asked_for(ID, CLIENT)
+class Asked(NamedTuple):
+    """What a client is asked for, with the names."""
+
+    subscription_id: int
+    metrics: tuple[str, ...]
+    push_interval_ms: int
+
+
+def asked_of(matching: Matching, client: ClientAttributes = CLIENT, client_instance_id: bytes = ID) -> Asked:
+    found = matching.asked_for(client_instance_id, client)
+    return Asked(found.subscription_id, matching.metrics(found), found.push_interval_ms)
+
+
+def asked(*texts: dict[str, str]) -> Asked:
+    return asked_of(Matching([subscription(each) for each in texts]))
 
 
 def test_without_a_subscription_a_client_is_asked_for_nothing() -> None:
-    assert asked() == AskedFor(subscription_id((), 300_000, ID), (), 300_000)
+    assert asked() == Asked(subscription_id((), 300_000, ID), (), 300_000)
 
 
 @pytest.mark.parametrize(
@@ -106,15 +120,15 @@ def test_clients_that_match_the_same_subscriptions_are_asked_for_what_was_put_to
     monkeypatch.setattr("coordinator.telemetry.subscriptions.string_hash", hashed)
     texts = [{"metrics": "a,b", "interval.ms": "1000"}, {"metrics": "b,c", "match": "client_id=app-1"}]
     matching = Matching([subscription(each) for each in texts])
-    first = matching.asked_for(ID, CLIENT)
-    second = matching.asked_for(OTHER_ID, CLIENT._replace(client_source_port="9"))
+    first = asked_of(matching)
+    second = asked_of(matching, CLIENT._replace(client_source_port="9"), OTHER_ID)
     assert second.metrics is first.metrics
     assert (second.push_interval_ms, set(second.metrics)) == (1_000, {"a", "b", "c"})
     assert second.subscription_id == subscription_id(second.metrics, 1_000, OTHER_ID) != first.subscription_id
-    other = matching.asked_for(ID, CLIENT._replace(client_id="app-2"))
-    assert other == AskedFor(subscription_id(other.metrics, 1_000, ID), other.metrics, 1_000)
+    other = asked_of(matching, CLIENT._replace(client_id="app-2"))
+    assert other == Asked(subscription_id(other.metrics, 1_000, ID), other.metrics, 1_000)
     assert set(other.metrics) == {"a", "b"}
-    assert matching.asked_for(ID, CLIENT).metrics is first.metrics
+    assert asked_of(matching).metrics is first.metrics
     assert sorted(hashed.names) == ["a", "b", "c"], "each name once, whatever sets it is in"
 
 
@@ -126,14 +140,15 @@ def test_so_many_sets_are_remembered_and_the_one_longest_unused_goes() -> None:
     matching = Matching([subscription(each) for each in texts])
 
     def asked(number: int) -> tuple[str, ...]:
-        return matching.asked_for(ID, CLIENT._replace(client_id=f"c{number}")).metrics
+        return asked_of(matching, CLIENT._replace(client_id=f"c{number}")).metrics
 
     first, second = asked(0), asked(1)
+    kept = matching.asked_for(ID, CLIENT._replace(client_id="c1"))
     for number in range(2, MAX_TOGETHER):
         asked(number)
     assert asked(0) is first
-    assert matching.asked_for(ID, CLIENT).metrics == ("a",)  # One set more.
+    assert asked_of(matching).metrics == ("a",)  # One set more.
     assert asked(0) is first
-    again = asked(1)
+    again = matching.metrics(kept)
     assert again == second
     assert again is not second
