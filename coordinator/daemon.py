@@ -237,7 +237,8 @@ class Daemon:
         settings = self._settings
         if not settings.muster_client_metrics:
             return None
-        clocks = Clocks(self._clock.now_ms, asyncio.get_running_loop().call_soon_threadsafe)
+        loop = asyncio.get_running_loop()
+        clocks = Clocks(self._clock.now_ms, loop.call_soon_threadsafe, loop.call_later)
         try:
             return Telemetry(self.registry.client_metrics, settings.telemetry_max_bytes, clocks)
         except TelemetryUnavailable as error:

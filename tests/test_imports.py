@@ -91,6 +91,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator/telemetry": (
         "coordinator.telemetry",
         "coordinator.groups.consumer.java_order",  # Kafka's order of metrics, of which ids are made.
+        "coordinator.metrics.bounded_log",
         "coordinator.topics",
         "storage",
         "protocol",

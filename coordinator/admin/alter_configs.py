@@ -14,7 +14,14 @@ from typing import Any, Final, Protocol
 from coordinator.admin.config_change import Change, incremental_change, replacement
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics import client_metrics_configs
-from coordinator.topics.client_metrics_configs import MAX_SUBSCRIPTION_NAME_BYTES, MAX_SUBSCRIPTIONS
+from coordinator.topics.client_metrics_configs import (
+    MAX_METRIC_BYTES,
+    MAX_SUBSCRIPTION_NAME_BYTES,
+    MAX_SUBSCRIPTIONS,
+    METRICS,
+    MOST_IN_ALL,
+)
+from coordinator.topics.client_metrics_registry import ClientMetricsRegistry
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.dynamic_settings import text_of
@@ -255,16 +262,29 @@ def _alter_subscription(
         raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
     except InvalidConfig as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
-    if texts and len(name.encode()) > MAX_SUBSCRIPTION_NAME_BYTES:
-        words = f"The name of a client metrics subscription has at most {MAX_SUBSCRIPTION_NAME_BYTES} bytes."
-        raise Refused(ErrorCode.POLICY_VIOLATION, words)
-    if texts and not subscriptions.has_room_for(name, MAX_SUBSCRIPTIONS):
-        words = f"There are {MAX_SUBSCRIPTIONS} client metrics subscriptions already, the most that are kept."
-        raise Refused(ErrorCode.POLICY_VIOLATION, words)
+    if texts:
+        _check_room(subscriptions, name, texts)
     if validate_only or texts == subscriptions.texts(name):
         done(ErrorCode.NONE)
     else:
         subscriptions.alter(name, texts, done)
+
+
+def _check_room(subscriptions: ClientMetricsRegistry, name: str, texts: Mapping[str, str]) -> None:
+    """Raise Refused if the subscription is beyond a bound of Muster's own."""
+    words = None
+    if len(name.encode()) > MAX_SUBSCRIPTION_NAME_BYTES:
+        words = f"The name of a client metrics subscription has at most {MAX_SUBSCRIPTION_NAME_BYTES} bytes."
+    elif any(len(each.encode()) > MAX_METRIC_BYTES for each in texts.get(METRICS, "").split(",")):
+        words = f"Each of 'metrics' has at most {MAX_METRIC_BYTES} bytes."
+    elif not subscriptions.has_room_for(name, MAX_SUBSCRIPTIONS):
+        words = f"There are {MAX_SUBSCRIPTIONS} client metrics subscriptions already, the most that are kept."
+    elif (key := subscriptions.without_room_for(name, texts)) is not None:
+        words = (
+            f"All client metrics subscriptions together have at most {MOST_IN_ALL[key]} values of '{key}'."
+        )
+    if words is not None:
+        raise Refused(ErrorCode.POLICY_VIOLATION, words)
 
 
 # The daemon.

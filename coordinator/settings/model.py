@@ -352,7 +352,7 @@ class Settings(LogTimes, OperatorSettings):
     muster_client_metrics: Switch = Field(
         False,
         description="Whether clients may push metrics of their own (KIP-714), as Kafka lets them if it has a "
-        "receiver. Needs `pip install 'muster[client-metrics]'`.",
+        "receiver. Needs `pip install opentelemetry-proto`, which the extra `client-metrics` names.",
     )
     muster_flush_policy: Annotated[str, Choice(("fsync", "os"))] = Field(
         "fsync",

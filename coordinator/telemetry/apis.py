@@ -14,11 +14,12 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from coordinator.metrics.bounded_log import BoundedLog
+from coordinator.telemetry.decode_queue import DecodeQueue, Push
 from coordinator.telemetry.instances import RETRIED_AT_ONCE, ClientInstance, ClientInstances, expiry_ms
 from coordinator.telemetry.payload import NotMetrics, Said, decode_push
-from coordinator.telemetry.reports import ClientReports, Origin, Report
-from coordinator.telemetry.subscriptions import ClientAttributes
-from coordinator.topics.workers import Workers
+from coordinator.telemetry.reports import ClientReports, Report, origin_of
+from coordinator.telemetry.subscriptions import MAX_ATTRIBUTE_CHARS, ClientAttributes
 from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
 from protocol.messages.get_telemetry_subscriptions import (
@@ -34,11 +35,13 @@ ACCEPTED: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 RESERVED: Final = frozenset({ZERO_UUID, bytes(15) + b"\1"})
 """UUIDs that no client has."""
 
-MAX_WAITING: Final = 32
-"""Pushes that may wait to be decoded, so at most so many times `telemetry.max.bytes`; others are to come again."""
-
 LOGGED_CHARS: Final = 256
 """Of a client's id that the daemon's log names."""
+
+LINES_PER_SECOND: Final = 5
+"""Of the log, about pushes that are not taken."""
+
+THROTTLED: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 _CODECS: Final = frozenset(Codec)
 
@@ -77,7 +80,7 @@ class TelemetryServices:
 
     instances: ClientInstances
     reports: ClientReports
-    workers: Workers
+    queue: DecodeQueue
     now_ms: Callable[[], int]
     max_bytes: int
     random_bytes: Callable[[int], bytes] = os.urandom
@@ -89,7 +92,7 @@ class TelemetryApis:
     def __init__(self, services: TelemetryServices) -> None:
         self._services = services
         self._instances = services.instances
-        self._waiting = 0
+        self._refusals = BoundedLog(log.warning, services.now_ms, LINES_PER_SECOND)
 
     def get_subscriptions(self, request: GetTelemetrySubscriptionsRequest, pending: TelemetryRequest) -> None:
         """Say what the client is asked for, and hand out its id if it has none.
@@ -99,8 +102,7 @@ class TelemetryApis:
         now_ms = self._services.now_ms()
         instance = self._instance(request.client_instance_id, pending, now_ms)
         if not instance.may_ask(now_ms) and instance.last_error not in RETRIED_AT_ONCE:
-            error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
-            pending.reply(GetTelemetrySubscriptionsResponse(error_code=error))
+            pending.reply(GetTelemetrySubscriptionsResponse(error_code=THROTTLED))
             return
         instance.last_error = ErrorCode.NONE
         pending.reply(
@@ -111,7 +113,7 @@ class TelemetryApis:
                 push_interval_ms=instance.asked_for.push_interval_ms,
                 telemetry_max_bytes=self._services.max_bytes,
                 delta_temporality=True,
-                requested_metrics=list(instance.asked_for.metrics),
+                requested_metrics=list(self._instances.metrics(instance)),
             )
         )
 
@@ -127,36 +129,41 @@ class TelemetryApis:
             return
         now_ms = self._services.now_ms()
         instance = self._instance(request.client_instance_id, pending, now_ms)
-        error = self._error(request, instance, now_ms)
+        error = self._error(request, instance, pending.client_host, now_ms)
         instance.is_terminating = request.terminating  # Also if it was refused, as in Kafka.
         instance.last_error = error
         if error or not request.metrics:
             pending.reply(PushTelemetryResponse(error_code=error))
             return
         kind, metrics, most = request.compression_type, bytes(request.metrics), self._services.max_bytes
-        self._waiting += 1
-        self._services.workers.submit(
-            lambda: decode_push(kind, metrics, most),
-            lambda decoded: self._on_decoded(instance, pending, now_ms, decoded),
+        self._services.queue.add(
+            Push(
+                pending.client_host,
+                lambda: decode_push(kind, metrics, most),
+                lambda decoded: self._on_decoded(instance, pending, now_ms, decoded),
+                lambda: pending.reply(PushTelemetryResponse(error_code=THROTTLED)),
+            )
         )
 
-    def _error(self, request: PushTelemetryRequest, instance: ClientInstance, now_ms: int) -> ErrorCode:
+    def _error(
+        self, request: PushTelemetryRequest, instance: ClientInstance, client_host: str, now_ms: int
+    ) -> ErrorCode:
         if instance.is_terminating:
             return ErrorCode.INVALID_REQUEST
         if not instance.may_push(now_ms) and not request.terminating:
-            return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            return THROTTLED
         if request.subscription_id != instance.asked_for.subscription_id:
             return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
         if request.compression_type not in _CODECS:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         if len(request.metrics) > self._services.max_bytes:
             return ErrorCode.TELEMETRY_TOO_LARGE
-        return ErrorCode.THROTTLING_QUOTA_EXCEEDED if self._waiting >= MAX_WAITING else ErrorCode.NONE
+        has_room = not request.metrics or self._services.queue.has_room_for(client_host)
+        return ErrorCode.NONE if has_room else THROTTLED
 
     def _on_decoded(
         self, instance: ClientInstance, pending: TelemetryRequest, at_ms: int, decoded: Future[Said]
     ) -> None:
-        self._waiting -= 1
         try:
             said = decoded.result()
         except (
@@ -164,19 +171,21 @@ class TelemetryApis:
         ) as error:  # What the thread raised: none of it may leave the client without an answer.
             self._refuse(instance, pending, error)
             return
-        origin = Origin(pending.client_id, pending.client_host)
+        origin = origin_of(pending.client_id, pending.client_host)
         until_ms = at_ms + expiry_ms(instance.asked_for.push_interval_ms)
         self._services.reports.add(instance.client_instance_id, Report(origin, said, at_ms, until_ms))
         pending.reply(PushTelemetryResponse())
 
     def _refuse(self, instance: ClientInstance, pending: TelemetryRequest, error: Exception) -> None:
         """Answer a push that could not be read; for any error but two that is a bug, and the log has its trace."""
-        log.warning(
+        self._refusals.write(
             "metrics of a client not taken",
-            client=pending.client_id[:LOGGED_CHARS],
-            host=pending.client_host,
-            error=str(error),
-            exc_info=None if isinstance(error, (CorruptBatch, NotMetrics)) else error,
+            lambda: {
+                "client": pending.client_id[:LOGGED_CHARS],
+                "host": pending.client_host,
+                "error": str(error),
+                "exc_info": None if isinstance(error, (CorruptBatch, NotMetrics)) else error,
+            },
         )
         instance.last_error = ErrorCode.INVALID_RECORD
         pending.reply(PushTelemetryResponse(error_code=ErrorCode.INVALID_RECORD))
@@ -204,6 +213,7 @@ def shown_id(client_instance_id: bytes | bytearray) -> str:
 def _attributes(client_instance_id: bytes, pending: TelemetryRequest) -> ClientAttributes:
     connection: TelemetryConnection = pending.connection
     address, _, port = connection.peer.rpartition(":")
+    client_id = pending.client_id[: MAX_ATTRIBUTE_CHARS + 1]  # One more: it still is too long to match.
     return ClientAttributes(
-        shown_id(client_instance_id), pending.client_id, *connection.client_software, address, port
+        shown_id(client_instance_id), client_id, *connection.client_software, address, port
     )

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordinator.groups.consumer.java_order import JavaTable, string_hash
-from coordinator.telemetry.subscriptions import AskedFor, ClientAttributes, asked_for
-from coordinator.topics.client_metrics_configs import Subscription
+from coordinator.telemetry.subscriptions import AskedFor, ClientAttributes, Matching
 from coordinator.topics.client_metrics_registry import ClientMetricsRegistry
 from protocol.errors import ErrorCode
 
@@ -81,7 +80,7 @@ class ClientInstances:
             OrderedDict()
         )  # Longest without a request first.
         self._made_by: dict[Hashable, bytes] = {}  # By connection: the instance that was made for it last.
-        self._in_order: tuple[int, list[Subscription]] = (-1, [])  # And the version that it is of.
+        self._matching: tuple[int, Matching] = (-1, Matching(()))  # And the version that it is of.
 
     def __contains__(self, client_instance_id: object) -> bool:
         return client_instance_id in self._instances
@@ -103,6 +102,10 @@ class ClientInstances:
         self._forget_old(now_ms)
         return instance
 
+    def metrics(self, instance: ClientInstance) -> tuple[str, ...]:
+        """Return the metrics that an instance is asked for which `get` has just returned."""
+        return self._subscriptions().metrics(instance.asked_for)
+
     def on_disconnected(self, connection: Hashable) -> None:
         """Forget the instance that was made for the connection last."""
         client_instance_id = self._made_by.pop(connection, None)
@@ -112,22 +115,22 @@ class ClientInstances:
     def _made(
         self, client_instance_id: bytes, attributes: ClientAttributes, connection: Hashable
     ) -> ClientInstance:
-        asked = asked_for(self._subscriptions(), client_instance_id, attributes)
+        asked = self._subscriptions().asked_for(client_instance_id, attributes)
         instance = ClientInstance(client_instance_id, attributes, asked, self._registry.version)
         self._instances[client_instance_id] = instance
         self._made_by[connection] = client_instance_id
         return instance
 
-    def _subscriptions(self) -> list[Subscription]:
+    def _subscriptions(self) -> Matching:
         """The subscriptions in the order of Kafka's table, which the order of metrics may depend on."""
-        version, subscriptions = self._in_order
+        version, matching = self._matching
         if version != self._registry.version:
             table: JavaTable[str] = JavaTable(string_hash)
             for name in self._registry.subscriptions:
                 table.put(name)
-            subscriptions = [self._registry.subscriptions[name] for name in table]
-            self._in_order = (self._registry.version, subscriptions)
-        return subscriptions
+            matching = Matching([self._registry.subscriptions[name] for name in table])
+            self._matching = (self._registry.version, matching)
+        return matching
 
     def _forget_old(self, now_ms: int) -> None:
         first = next(iter(self._instances.values()))

@@ -1,7 +1,8 @@
 """What a push says, as far as it is kept: some metrics of a consumer, and the labels that say which member it is.
 
 A push is OpenTelemetry's MetricsData, compressed or not. Both the inflated size and, with it, the work are bounded
-by `telemetry.max.bytes`. Runs on a thread and looks at nothing that changes.
+by `telemetry.max.bytes`, and by MAX_PARTS the part of it that is Python. Runs on a thread, looks at nothing that
+changes.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ KEPT: Final = {
 LABELS: Final = frozenset({"group_id", "group_member_id"})
 MAX_LABEL_CHARS: Final = 1_000
 """A label that is longer is not kept: it could be no more than compared, and there may be thousands."""
+
+MAX_PARTS: Final = 32_768
+"""Resources, scopes, metrics, labels and numbers of one push that are looked at: some 4,000 metrics as Java sends
+them, each in a resource of its own. A mebibyte may have 500,000, a second's work; what is beyond is not read."""
 
 MAX_MS: Final = 1 << 53
 """A time beyond this is none: such numbers are exact in no program that reads the history."""
@@ -70,35 +75,50 @@ def decode_push(compression_type: int, metrics: bytes, max_bytes: int) -> Said:
         data.ParseFromString(inflated)
     except DecodeError as error:
         raise NotMetrics(str(error)) from None
-    said = Said()
-    for resource in data.resource_metrics:
-        _read_labels(resource.resource.attributes, said)
-        for scope in resource.scope_metrics:
-            for metric in scope.metrics:
-                _read_metric(metric, said)
-    return said
+    return _Reader().read(data)
 
 
-def _read_labels(attributes: Iterable[Any], said: Said) -> None:
-    for attribute in attributes:
-        text = attribute.value.string_value
-        if attribute.key in LABELS and len(text) <= MAX_LABEL_CHARS:
-            said.labels[attribute.key] = text
+class _Reader:
+    """Reads one push, up to MAX_PARTS of it."""
 
+    def __init__(self) -> None:
+        self._said = Said()
+        self._left = MAX_PARTS
 
-def _read_metric(metric: Any, said: Said) -> None:
-    name: str = metric.name
-    if not name.startswith(PREFIX):
-        return
-    kept = KEPT.get(name[len(PREFIX) :])
-    if kept is None:
-        return
-    points = metric.gauge.data_points or metric.sum.data_points
-    numbers = [number for point in points for number in _numbers(point)]
-    if numbers:
-        said.figures[kept[0]] = round(max(numbers) * kept[1])
-        for point in points:
-            _read_labels(point.attributes, said)
+    def read(self, data: Any) -> Said:
+        for resource in self._some(data.resource_metrics):
+            self._read_labels(resource.resource.attributes)
+            for scope in self._some(resource.scope_metrics):
+                for metric in self._some(scope.metrics):
+                    self._read_metric(metric)
+        return self._said
+
+    def _some(self, parts: Iterable[Any]) -> Iterator[Any]:
+        """The parts that may still be looked at."""
+        for part in parts:
+            if not self._left:
+                return
+            self._left -= 1
+            yield part
+
+    def _read_labels(self, attributes: Iterable[Any]) -> None:
+        for attribute in self._some(attributes):
+            if attribute.key in LABELS and len(text := attribute.value.string_value) <= MAX_LABEL_CHARS:
+                self._said.labels[attribute.key] = text
+
+    def _read_metric(self, metric: Any) -> None:
+        name: str = metric.name
+        if not name.startswith(PREFIX):
+            return
+        kept = KEPT.get(name[len(PREFIX) :])
+        if kept is None:
+            return
+        points = metric.gauge.data_points or metric.sum.data_points
+        numbers = [number for point in self._some(points) for number in _numbers(point)]
+        if numbers:
+            self._said.figures[kept[0]] = round(max(numbers) * kept[1])
+            for point in self._some(points):
+                self._read_labels(point.attributes)
 
 
 def _numbers(point: Any) -> Iterator[float]:

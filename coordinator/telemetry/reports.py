@@ -6,6 +6,7 @@ reports on that group. Bounded over all clients together. Knows no requests; the
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +20,23 @@ MAX_CLIENTS: Final = 10_000
 MAX_PER_ORIGIN: Final = 2
 """Clients of one client id and host that are looked at: with more than one it is not known which is meant."""
 
+MAX_ORIGIN_CHARS: Final = 256
+"""Of a client's id that is kept as it is: there may be thousands, and each may have 32 KB."""
+
 
 class Origin(NamedTuple):
     """Where clients come from."""
 
     client_id: str
     client_host: str
+
+
+def origin_of(client_id: str, client_host: str) -> Origin:
+    """Return the origin of a client; of an id that is too long its beginning, and a digest that tells it apart."""
+    if len(client_id) > MAX_ORIGIN_CHARS:
+        digest = hashlib.sha256(client_id.encode(errors="surrogatepass")).hexdigest()
+        client_id = client_id[:MAX_ORIGIN_CHARS] + digest
+    return Origin(client_id, client_host)
 
 
 class MemberOfGroup(NamedTuple):

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.telemetry.apis import TelemetryApis, TelemetryServices
+from coordinator.telemetry.decode_queue import DecodeQueue, Later
 from coordinator.telemetry.instances import ClientInstances
 from coordinator.telemetry.payload import check_library
-from coordinator.telemetry.reports import ClientReports, MemberOfGroup, Origin
+from coordinator.telemetry.reports import ClientReports, MemberOfGroup, origin_of
 from coordinator.topics.client_metrics_registry import ClientMetricsRegistry
 from coordinator.topics.workers import ThreadWorkers
 from storage.flusher import Post
 
 MISSING: str = (
     "muster.client.metrics=true needs OpenTelemetry's classes, which are not installed: "
-    "pip install 'muster[client-metrics]'"
+    "pip install opentelemetry-proto, or '.[client-metrics]' in a checkout of Muster"
 )
 
 
@@ -26,10 +27,11 @@ class TelemetryUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The monotonic time, and how to get back to the event loop."""
+    """The monotonic time, and how to get back to the event loop: at once from a thread, or after a while."""
 
     now_ms: Callable[[], int]
     post: Post
+    later: Later
 
 
 class Telemetry:
@@ -43,9 +45,10 @@ class Telemetry:
             raise TelemetryUnavailable(MISSING) from None
         self._now_ms = clocks.now_ms
         self._workers = ThreadWorkers(1, clocks.post, "telemetry")
+        self._queue = DecodeQueue(self._workers, clocks.later)
         self._instances = ClientInstances(registry)
         self._reports = ClientReports()
-        services = TelemetryServices(self._instances, self._reports, self._workers, clocks.now_ms, max_bytes)
+        services = TelemetryServices(self._instances, self._reports, self._queue, clocks.now_ms, max_bytes)
         apis = TelemetryApis(services)
         self.handlers: Mapping[int, Callable[[Any, Any], None]] = {71: apis.get_subscriptions, 72: apis.push}
 
@@ -57,9 +60,10 @@ class Telemetry:
         self, group_id: str, member_id: str | None, client_id: str, client_host: str
     ) -> Mapping[str, int] | None:
         """Return what the client of a member said lately, by the names in `payload.KEPT`, and `age_ms`."""
-        member = MemberOfGroup(group_id, member_id, Origin(client_id, client_host))
+        member = MemberOfGroup(group_id, member_id, origin_of(client_id, client_host))
         return self._reports.latest(member, self._now_ms())
 
     def close(self) -> None:
-        """Wait until the pushes that came are decoded."""
+        """Drop the pushes that wait, and wait for the one that is being decoded."""
+        self._queue.close()
         self._workers.close()

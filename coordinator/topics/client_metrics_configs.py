@@ -27,6 +27,9 @@ MAX_SUBSCRIPTIONS: Final = 1_000
 
 MAX_SUBSCRIPTION_NAME_BYTES: Final = 1_000
 
+MAX_METRIC_BYTES: Final = 256
+"""Longest beginning of a metric's name that is asked for, a bound of Muster's own."""
+
 MAX_PATTERN_BYTES: Final = 1_000
 """Longest pattern of `match`, and below the memory of a compiled one: bounds of Muster's own."""
 MAX_PATTERN_MEMORY_BYTES: Final = 1 << 18
@@ -43,6 +46,10 @@ MATCHED: Final = frozenset(
     }
 )
 """What of a client a pattern can be about."""
+
+MOST_IN_ALL: Final = {METRICS: 1_000, MATCH: 100}
+"""Most values of both lists in all subscriptions together, bounds of Muster's own: a client may be asked for all
+names and is matched with all patterns, while all others wait for half a millisecond each."""
 
 _COMMA: Final = re.compile(r"\s*,\s*", re.ASCII)
 
@@ -86,6 +93,12 @@ def parsed(overrides: Mapping[str, str]) -> dict[str, str]:
         )
     _patterns(values.get(MATCH, ()))
     return {name: str(value) if name == INTERVAL_MS else ",".join(value) for name, value in values.items()}
+
+
+def list_size(texts: Mapping[str, str], name: str) -> int:
+    """Return how many values a list has, of `texts` as `parsed` returns them."""
+    text = texts.get(name, "")
+    return text.count(",") + 1 if text else 0
 
 
 def subscription(texts: Mapping[str, str]) -> Subscription:

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from coordinator.telemetry.apis import MAX_WAITING, TelemetryApis, TelemetryServices, shown_id
+from coordinator.telemetry.apis import LINES_PER_SECOND, TelemetryApis, TelemetryServices, shown_id
+from coordinator.telemetry.decode_queue import MAX_PER_ADDRESS, DecodeQueue
 from coordinator.telemetry.instances import ClientInstances
 from coordinator.telemetry.reports import ClientReports, MemberOfGroup, Origin
+from coordinator.telemetry.subscriptions import ClientAttributes
 from harness.doubles.fake_pending import FakeConnection, FakePending
 from protocol.errors import ErrorCode
 from protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -31,11 +34,12 @@ INTERVAL_MS = 300_000
 POLLS = pushed(
     {"org.apache.kafka.consumer.time.between.poll.max": 7.0}, {"group_id": "g", "group_member_id": "m"}
 )
+NOBODY = ClientAttributes("", "", "", "", "", "")
 MEMBER = MemberOfGroup("g", "m", Origin("tests", "/127.0.0.1"))
 
 
 class Waiting:
-    """Workers whose work waits until the test has it done."""
+    """Workers whose work waits until the test has it done, and time that passes with it."""
 
     def __init__(self) -> None:
         self.queue: list[Callable[[], None]] = []
@@ -51,6 +55,13 @@ class Waiting:
 
         self.queue.append(run)
 
+    def later(self, _seconds: float, call: Callable[[], None]) -> Waiting:
+        self.queue.append(call)
+        return self
+
+    def cancel(self) -> None:
+        self.queue.clear()
+
     def work(self) -> None:
         while self.queue:
             self.queue.pop(0)()
@@ -65,20 +76,23 @@ class Broker:
         self.workers = Waiting()
         self.instances = ClientInstances(world.registry.client_metrics, most)
         self.reports = ClientReports()
+        self.queue = DecodeQueue(self.workers, self.workers.later)
         services = TelemetryServices(
-            self.instances, self.reports, self.workers, lambda: self.now_ms, 1_000, lambda count: bytes(count)
+            self.instances, self.reports, self.queue, lambda: self.now_ms, 1_000, lambda count: bytes(count)
         )
         self.apis = TelemetryApis(services)
         self.connection = FakeConnection(client_software=("lib", "1"))
         self.asked_for: dict[bytes, int] = {}  # The subscription id that each client was told last.
 
-    def pending(self, connection: FakeConnection | None) -> FakePending:
-        pending = FakePending(0)
+    def pending(self, connection: FakeConnection | None, client_id: str = "tests") -> FakePending:
+        pending = FakePending(0, client_id)
         pending.connection = connection or self.connection
         return pending
 
-    def get(self, client: bytes = ID, connection: FakeConnection | None = None) -> Any:
-        pending = self.pending(connection)
+    def get(
+        self, client: bytes = ID, connection: FakeConnection | None = None, client_id: str = "tests"
+    ) -> Any:
+        pending = self.pending(connection, client_id)
         self.apis.get_subscriptions(GetTelemetrySubscriptionsRequest(client_instance_id=client), pending)
         if not pending.answer.error_code:
             self.asked_for[client] = pending.answer.subscription_id
@@ -95,6 +109,9 @@ class Broker:
         request = PushTelemetryRequest(**{"client_instance_id": client, "metrics": POLLS, **fields})
         self.apis.push(request, pending)
         return pending
+
+    def push_nothing(self, client: bytes) -> ErrorCode:
+        return ErrorCode(self.start_push(client, metrics=b"").answer.error_code)
 
     def hang_up(self, connection: FakeConnection | None = None) -> None:
         self.instances.on_disconnected(connection or self.connection)
@@ -126,7 +143,7 @@ def test_a_client_without_an_id_is_handed_one(world: World) -> None:
     made = iter([b"\xff" * 16, b"\xf8" + bytes(15), b"\1" * 16, b"\1" * 16, b"\2" * 16])
     broker = Broker(world)
     services = TelemetryServices(
-        broker.instances, broker.reports, broker.workers, lambda: 1, 1_000, lambda _count: next(made)
+        broker.instances, broker.reports, broker.queue, lambda: 1, 1_000, lambda _count: next(made)
     )
     broker.apis = TelemetryApis(services)
     ids = [broker.get(bytes(16)).client_instance_id for _ in range(3)]
@@ -220,16 +237,57 @@ def test_what_a_client_said_is_kept_for_three_intervals(broker: Broker) -> None:
 
 
 def test_so_many_pushes_wait_and_no_more(broker: Broker) -> None:
-    clients = [bytes([number]) * 16 for number in range(1, MAX_WAITING + 2)]
+    most = 1 + MAX_PER_ADDRESS  # One is being decoded.
+    clients = [bytes([number]) * 16 for number in range(1, most + 2)]
     for client in clients:
         broker.get(client)
     waiting = [broker.start_push(client) for client in clients]
-    assert [each.is_answered for each in waiting] == [False] * MAX_WAITING + [True]
+    assert [each.is_answered for each in waiting] == [False] * most + [True]
     assert waiting[-1].answer.error_code == EARLY
+    last = bytes([99]) * 16
+    broker.get(last)
+    assert broker.push_nothing(last) == OK, "what is empty need not wait"
     broker.workers.work()
     assert {each.answer.error_code for each in waiting[:-1]} == {OK}
     broker.now_ms += INTERVAL_MS
     assert broker.push(clients[-1]) == OK
+
+
+def test_what_waits_when_the_daemon_stops_is_answered_and_not_decoded(broker: Broker) -> None:
+    for client in (ID, OTHER_ID):
+        broker.get(client)
+    decoded, dropped = broker.start_push(ID), broker.start_push(OTHER_ID)
+    broker.queue.close()
+    assert (decoded.is_answered, dropped.answer.error_code) == (False, EARLY)
+    broker.workers.work()
+    assert (decoded.answer.error_code, len(broker.reports)) == (OK, 1)
+
+
+def test_what_cannot_be_read_is_logged_some_times_a_second_and_then_counted(broker: Broker) -> None:
+    with capture_logs() as lines:
+        for number in range(1, 101):
+            client = bytes([number]) * 16
+            broker.get(client)
+            assert broker.push(client, metrics=b"\xff") == ErrorCode.INVALID_RECORD
+        assert len(lines) == LINES_PER_SECOND
+        broker.now_ms += 1_000
+        broker.get(OTHER_ID)
+        broker.push(OTHER_ID, metrics=b"\xff")
+    assert lines[-1]["event"] == "metrics of a client not taken"
+    assert lines[-1]["and_more"] == 100 - LINES_PER_SECOND
+
+
+def test_of_a_client_id_that_is_too_long_only_the_beginning_is_kept(world: World, broker: Broker) -> None:
+    change(world, METRICS, "s", ("metrics", SET, "a."), ("match", SET, "client_id=c*"))
+    for length, matched in ((256, ["a."]), (257, []), (32_000, [])):
+        client = length.to_bytes(16)
+        assert broker.get(client, client_id="c" * length).requested_metrics == matched
+        kept = broker.instances.get(client, NOBODY, broker.connection, broker.now_ms)
+        assert len(kept.attributes.client_id) == min(length, 257)
+    change(world, METRICS, "s", ("metrics", SET, "b."))
+    assert broker.get(client, client_id="c" * 32_000).requested_metrics == [], (
+        "matched again, not by what is kept"
+    )
 
 
 def test_a_change_of_a_subscription_has_every_client_begin_anew(world: World, broker: Broker) -> None:

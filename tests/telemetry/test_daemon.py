@@ -78,7 +78,8 @@ def test_without_the_library_the_daemon_does_not_start(
     with pytest.raises(StartupError) as refused:
         daemon._run()
     assert str(refused.value) == MISSING
-    assert "pip install 'muster[client-metrics]'" in MISSING
+    assert "pip install opentelemetry-proto" in MISSING
+    assert "muster[" not in MISSING, "on the index that name is another project's"
 
 
 @pytest.mark.parametrize(

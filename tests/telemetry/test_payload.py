@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from coordinator.telemetry.payload import MAX_LABEL_CHARS, MAX_MS, PREFIX, NotMetrics, Said, decode_push
+from coordinator.telemetry.payload import (
+    MAX_LABEL_CHARS,
+    MAX_MS,
+    MAX_PARTS,
+    PREFIX,
+    NotMetrics,
+    Said,
+    decode_push,
+)
 from protocol.records.batch import Codec, CorruptBatch
 from protocol.records.compression import compress
 from tests.otlp import pushed
@@ -85,9 +93,38 @@ def test_a_bomb_costs_no_more_than_a_push_may_have(codec: Codec) -> None:
     assert peak < len(bomb) + 4 * MIB
 
 
-def test_a_push_of_a_hundred_thousand_parts_is_read() -> None:
-    """The most that a mebibyte may have of messages that say nothing: each costs memory of its own."""
-    assert said(b"\x0a\x00" * 100_000) == Said()
+def part(field: int, content: bytes) -> bytes:
+    """One field of bytes, as protobuf writes it."""
+    size, length = len(content), b""
+    while size > 0x7F:
+        size, length = size >> 7, length + bytes([size & 0x7F | 0x80])
+    return bytes([field << 3 | 2]) + length + bytes([size]) + content
+
+
+BEYOND = b"\x0a\x00" * MAX_PARTS
+GAUGE = MetricsData.FromString(pushed({POLLS: 1.0})).resource_metrics[0].scope_metrics[0].metrics[0]
+LABELLED = MetricsData.FromString(pushed({}, {"group_id": "g"})).resource_metrics[0].SerializeToString()
+WITHOUT_END = {
+    "resources": BEYOND,
+    "labels": part(1, part(1, BEYOND)),
+    "scopes": part(1, b"\x12\x00" * MAX_PARTS),
+    "metrics": part(1, part(2, b"\x12\x00" * MAX_PARTS)),
+    "numbers": part(1, part(2, part(2, GAUGE.SerializeToString() + part(5, BEYOND)))),
+}
+
+
+@pytest.mark.parametrize("what", WITHOUT_END)
+def test_of_a_push_so_many_parts_are_looked_at_and_no_more(what: str) -> None:
+    """A mebibyte may have 500,000, which say nothing and cost a second."""
+    assert said(part(1, LABELLED) + WITHOUT_END[what]).labels == {"group_id": "g"}
+    assert said(WITHOUT_END[what] + part(1, LABELLED)).labels == {}
+
+
+def test_a_push_of_a_thousand_partitions_is_read_to_its_end() -> None:
+    """As Java sends them: each metric in a resource of its own, with the client's labels and a partition's."""
+    labels = {f"label{number}": "x" for number in range(5)}
+    partition = pushed({f"{PREFIX}fetch.manager.records.lag": 1.0}, labels)
+    assert said(partition * 4_000 + pushed({POLLS: 1.0}, labels)).figures == {"time_between_poll_max_ms": 1}
 
 
 def test_the_library_is_imported_only_where_it_is_used() -> None:

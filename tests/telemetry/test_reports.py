@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from coordinator.telemetry.payload import Said
-from coordinator.telemetry.reports import ClientReports, MemberOfGroup, Origin, Report
+from coordinator.telemetry.reports import (
+    MAX_ORIGIN_CHARS,
+    ClientReports,
+    MemberOfGroup,
+    Origin,
+    Report,
+    origin_of,
+)
 
 APP = Origin("app-1", "/10.0.0.9")
 MEMBER = MemberOfGroup("billing", "app-1-6f0c", APP)
@@ -86,3 +93,15 @@ def test_two_clients_that_claim_one_member_id_do_not_end_each_others_reports() -
     reports.add(b"b", report(LABELS, 2))
     reports.add(b"a", report({}, 0))
     assert polls(reports) == 2
+
+
+def test_a_client_id_that_is_too_long_is_cut_and_still_told_apart() -> None:
+    longest = "c" * MAX_ORIGIN_CHARS
+    assert origin_of(longest, "/h") == Origin(longest, "/h")
+    origins = [origin_of(longest + end * 32_000, "/h") for end in ("a", "b")]
+    assert len({*origins, Origin(longest, "/h")}) == 3
+    assert {len(origin.client_id) for origin in origins} == {MAX_ORIGIN_CHARS + 64}
+    reports = ClientReports()
+    reports.add(b"a", report({}, 1, origin=origins[0]))
+    assert polls(reports, MEMBER._replace(origin=origin_of(longest + "a" * 32_000, "/h"))) == 1
+    assert polls(reports, MEMBER._replace(origin=origins[1])) is None

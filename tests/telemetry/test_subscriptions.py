@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 
+from coordinator.groups.consumer.java_order import string_hash
 from coordinator.telemetry.subscriptions import (
     MAX_ATTRIBUTE_CHARS,
-    AskedFor,
+    MAX_TOGETHER,
     ClientAttributes,
-    asked_for,
+    Matching,
     matches,
     subscription_id,
 )
@@ -18,14 +21,28 @@ CLIENT = ClientAttributes(
     "CmZW4wAASfOS-s7JPSHd4g", "app-1", "apache-kafka-java", "4.3.1", "10.0.0.9", "51234"
 )
 ID = bytes(range(16))
+OTHER_ID = bytes(15) + b"\7"
 
 
-def asked(*texts: dict[str, str]) -> AskedFor:
-    return asked_for(map(subscription, texts), ID, CLIENT)
+class Asked(NamedTuple):
+    """What a client is asked for, with the names."""
+
+    subscription_id: int
+    metrics: tuple[str, ...]
+    push_interval_ms: int
+
+
+def asked_of(matching: Matching, client: ClientAttributes = CLIENT, client_instance_id: bytes = ID) -> Asked:
+    found = matching.asked_for(client_instance_id, client)
+    return Asked(found.subscription_id, matching.metrics(found), found.push_interval_ms)
+
+
+def asked(*texts: dict[str, str]) -> Asked:
+    return asked_of(Matching([subscription(each) for each in texts]))
 
 
 def test_without_a_subscription_a_client_is_asked_for_nothing() -> None:
-    assert asked() == AskedFor(subscription_id((), 300_000, ID), (), 300_000)
+    assert asked() == Asked(subscription_id((), 300_000, ID), (), 300_000)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +100,55 @@ def test_a_text_that_is_too_long_matches_nothing() -> None:
     any_client = subscription({"match": "client_id=.*"})
     assert matches(any_client, CLIENT._replace(client_id="c" * MAX_ATTRIBUTE_CHARS))
     assert not matches(any_client, CLIENT._replace(client_id="c" * (MAX_ATTRIBUTE_CHARS + 1)))
+
+
+class Counted:
+    """Java's hash of names, counted: each stands for a step for each character of a name."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, name: str) -> int:
+        self.names.append(name)
+        return string_hash(name)
+
+
+def test_clients_that_match_the_same_subscriptions_are_asked_for_what_was_put_together_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hashed = Counted()
+    monkeypatch.setattr("coordinator.telemetry.subscriptions.string_hash", hashed)
+    texts = [{"metrics": "a,b", "interval.ms": "1000"}, {"metrics": "b,c", "match": "client_id=app-1"}]
+    matching = Matching([subscription(each) for each in texts])
+    first = asked_of(matching)
+    second = asked_of(matching, CLIENT._replace(client_source_port="9"), OTHER_ID)
+    assert second.metrics is first.metrics
+    assert (second.push_interval_ms, set(second.metrics)) == (1_000, {"a", "b", "c"})
+    assert second.subscription_id == subscription_id(second.metrics, 1_000, OTHER_ID) != first.subscription_id
+    other = asked_of(matching, CLIENT._replace(client_id="app-2"))
+    assert other == Asked(subscription_id(other.metrics, 1_000, ID), other.metrics, 1_000)
+    assert set(other.metrics) == {"a", "b"}
+    assert asked_of(matching).metrics is first.metrics
+    assert sorted(hashed.names) == ["a", "b", "c"], "each name once, whatever sets it is in"
+
+
+def test_so_many_sets_are_remembered_and_the_one_longest_unused_goes() -> None:
+    texts = [
+        {"metrics": "a"},
+        *({"metrics": f"m{n}", "match": f"client_id=c{n}"} for n in range(MAX_TOGETHER)),
+    ]
+    matching = Matching([subscription(each) for each in texts])
+
+    def asked(number: int) -> tuple[str, ...]:
+        return asked_of(matching, CLIENT._replace(client_id=f"c{number}")).metrics
+
+    first, second = asked(0), asked(1)
+    kept = matching.asked_for(ID, CLIENT._replace(client_id="c1"))
+    for number in range(2, MAX_TOGETHER):
+        asked(number)
+    assert asked(0) is first
+    assert asked_of(matching).metrics == ("a",)  # One set more.
+    assert asked(0) is first
+    again = matching.metrics(kept)
+    assert again == second
+    assert again is not second

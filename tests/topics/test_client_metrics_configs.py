@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from coordinator.topics.client_metrics_configs import (
     CLIENT_METRICS_FILE,
+    MAX_METRIC_BYTES,
     MAX_PATTERN_BYTES,
     MAX_SUBSCRIPTION_NAME_BYTES,
     MAX_SUBSCRIPTIONS,
+    MOST_IN_ALL,
     InvalidSubscription,
     parsed,
     subscription,
@@ -154,6 +160,72 @@ def test_no_more_subscriptions_are_kept_than_there_is_room_for(
     assert change(world, METRICS, longest, (INTERVAL, SET, "2000")) == (0, None)
     assert change(world, METRICS, longest, (INTERVAL, DELETE, None)) == (0, None)
     assert change(world, METRICS, "t", (INTERVAL, SET, "1000")) == (0, None)
+
+
+POLICY = ErrorCode.POLICY_VIOLATION
+
+
+def named(count: int, prefix: str = "m") -> str:
+    return ",".join(f"{prefix}{number}" for number in range(count))
+
+
+def patterns(count: int) -> str:
+    return ",".join(f"client_id=c{number}" for number in range(count))
+
+
+@pytest.mark.parametrize(("key", "values"), [("metrics", named), ("match", patterns)])
+def test_all_subscriptions_together_have_so_many_values(
+    world: World, key: str, values: Callable[[int], str]
+) -> None:
+    """A client may be asked for all of them: beyond this, one request would hold up all others."""
+    most = MOST_IN_ALL[key]
+    assert (MOST_IN_ALL["metrics"], MOST_IN_ALL["match"]) == (1_000, 100)
+    words = f"All client metrics subscriptions together have at most {most} values of '{key}'."
+    assert change(world, METRICS, "s", (key, SET, values(most + 1))) == (POLICY, words)
+    assert change(world, METRICS, "s", (key, SET, values(most - 1))) == (0, None)
+    assert change(world, METRICS, "t", (key, SET, values(2))) == (POLICY, words)
+    assert change(world, METRICS, "t", (key, SET, values(1))) == (0, None)
+    assert change(world, METRICS, "s", (key, SET, values(most - 1)), (INTERVAL, SET, "1000")) == (0, None)
+    assert change(world, METRICS, "u", (INTERVAL, SET, "1000")) == (0, None), "one that adds none"
+    assert change(world, METRICS, "s", (key, SET, values(most - 2))) == (0, None)
+    assert change(world, METRICS, "u", (key, SET, values(2))) == (POLICY, words)
+    assert change(world, METRICS, "t", (key, DELETE, None)) == (0, None)
+    assert change(world, METRICS, "u", (key, SET, values(2))) == (0, None)
+    world = world.restart()
+    assert change(world, METRICS, "u", (key, SET, values(3))) == (POLICY, words), "counted anew at the start"
+
+
+def test_changes_under_way_count_and_those_that_fail_do_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = world.registry.client_metrics
+    texts = {"metrics": named(600)}
+    waiting: list[Any] = []
+    monkeypatch.setattr(registry, "_workers", SimpleNamespace(submit=lambda work, done: waiting.append(done)))
+    outcomes: list[ErrorCode] = []
+    registry.alter("s", texts, outcomes.append)
+    assert registry.without_room_for("t", texts) == "metrics"
+    failed: Future[None] = Future()
+    failed.set_exception(StorageError("write", world.directory, "no"))
+    waiting.pop()(failed)
+    assert outcomes == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert registry.without_room_for("t", {"metrics": named(1_000)}) is None
+    written: Future[None] = Future()
+    written.set_result(None)
+    registry.alter("s", texts, outcomes.append)
+    waiting.pop()(written)
+    registry.alter("s", {}, outcomes.append)
+    assert registry.without_room_for("t", texts) == "metrics", "it may still fail"
+    waiting.pop()(written)
+    assert registry.without_room_for("t", {"metrics": named(1_000)}) is None
+
+
+def test_a_name_of_metrics_has_a_longest_length(world: World) -> None:
+    longest = "m" * MAX_METRIC_BYTES
+    words = f"Each of 'metrics' has at most {MAX_METRIC_BYTES} bytes."
+    assert change(world, METRICS, "s", ("metrics", SET, f"a,{longest}")) == (0, None)
+    assert change(world, METRICS, "s", ("metrics", SET, f"a,{longest}m")) == (POLICY, words)
+    assert change(world, METRICS, "s", ("metrics", SET, f"{longest[1:]}é")) == (POLICY, words)
 
 
 def test_a_change_that_is_not_stored_is_not_in_force(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
