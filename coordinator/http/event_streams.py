@@ -37,6 +37,9 @@ RECENT_BYTES: Final = 4 << 20
 BEAT_MS: Final = 10_000
 """Longest silence: what is between, and TCP, see a client that is gone only when something is sent."""
 
+CUT_OFF_MAX: Final = 2 * CLIENTS_MAX
+"""Clients that are remembered as cut off while they did not read; they are told so when they come back."""
+
 CLIENTS_AT_ONCE: Final = 8
 """Clients that are written to before others have the loop: some 20 us each."""
 
@@ -55,7 +58,7 @@ class Client:
         self.key = key
         self.offset = offset
         self.is_live = False  # It has all that was read so far.
-        self.was_live = False
+        self.was_live = False  # It is told if it falls behind.
         self.is_catching_up = False  # Or waits for its turn to.
         self.is_open = True
         self.is_greeted = False  # It has been sent an id to come back with.
@@ -95,6 +98,7 @@ class EventStreams:
         self._is_reading = False
         self._catching_up = 0
         self._to_catch_up: deque[Client] = deque()
+        self._cut_off: deque[tuple[bytes | None, int]] = deque(maxlen=CUT_OFF_MAX)  # Their keys and offsets.
 
     # Clients come and go.
 
@@ -111,6 +115,7 @@ class EventStreams:
             self._begin_to_read()
         assert self._reader is not None, "it was begun"
         client = Client(self, connection, None if group is None else group.encode(), start)
+        client.was_live = bool(last_id) and self._was_cut_off(client)
         client.sent_ms = self.now_ms()
         self._clients[client] = None
         return client
@@ -126,6 +131,10 @@ class EventStreams:
             return self._partition.log.written_offset
         return 0 if text == "earliest" else _offset(text, "The parameter from")
 
+    def _was_cut_off(self, client: Client) -> bool:
+        """Whether a client that comes back is one that did not read: more was sent than it asks from now."""
+        return any(client.key == key and client.offset < offset for key, offset in self._cut_off)
+
     def _begin_to_read(self) -> None:
         self._recent_from = self._end = self._partition.log.written_offset
         self._reader = EventReader(self._partition, self._recent_from)
@@ -133,6 +142,8 @@ class EventStreams:
 
     def on_closed(self, client: Client) -> None:
         self._clients.pop(client, None)
+        if client.connection.is_blocked:
+            self._cut_off.append((client.key, client.offset))
         if not self._clients and self._reader is not None:
             self._partition.durable_log.listeners.remove(self._on_advanced)
             self._reader = None
@@ -253,7 +264,7 @@ class EventStreams:
         return True
 
     def _mark_slow(self, client: Client) -> None:
-        """Tell a client that was up to date that it was too slow, so that what follows is late."""
+        """Tell a client that was up to date, or was cut off, that it was too slow: what follows is late."""
         if client.was_live:
             client.was_live = False
             mark = gap_frame(client.offset, self._end - 1, "slow")

@@ -238,6 +238,51 @@ def test_a_client_that_never_reads_is_cut_off() -> None:
     assert transport.is_aborted
 
 
+def cut_off(events: Events, query: str = "") -> int:
+    """Have a client stall until it is cut off; return the id of the last event that it has read."""
+    connection, transport = events.connect(query)
+    events.append("a", "a")
+    events.settle()
+    transport.room = len(transport.written)
+    seen = offsets(transport)[-1]
+    for _ in range(100):
+        events.append(*["a"] * 10)
+        events.settle()
+    events.host.clock_ms += UNREAD_MS
+    connection.on_time(events.host.clock_ms)
+    assert transport.is_aborted
+    connection.connection_lost(None)
+    assert seen is not None
+    return seen
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_client_that_was_cut_off_comes_back_to_a_mark_and_then_to_all_that_it_lacks(others: int) -> None:
+    events = Events()
+    for _ in range(others):
+        events.connect()
+    seen = cut_off(events)
+    _, transport = events.connect(last_id=seen)
+    assert gaps(transport) == [{"from": seen + 1, "to": 1_001, "why": "slow"}]
+    assert sent_to(transport)[0].kind == "gap"
+    assert offsets(transport) == list(range(seen + 1, 1_002))
+
+
+def test_only_a_client_that_did_not_read_is_told_so() -> None:
+    """Not one that begins there, asks for another group, is back before it is far behind, or lost its network."""
+    events = Events()
+    well, _ = events.connect()
+    seen = cut_off(events)
+    assert gaps(events.connect(f"from={seen + 1}")[1]) == []
+    assert gaps(events.connect("group=a", last_id=seen)[1]) == []
+    assert gaps(events.connect(last_id=1_001 - RECENT_MAX)[1]) == []
+    events = Events()
+    well, _ = events.connect()
+    well.connection_lost(None)
+    events.append(*["a"] * 1_000)
+    assert gaps(events.connect(last_id=0)[1]) == []
+
+
 def test_a_client_that_reads_is_not_cut_off_however_old_its_stream_is() -> None:
     events = Events()
     connection, transport = events.connect()
