@@ -77,6 +77,7 @@ class Connection(asyncio.Protocol):
         self._answer: Answer | None = None  # Under way.
         self.stream: Stream | None = None
         self.is_blocked = False  # The peer does not read.
+        self._blocked_ms = 0  # Since when.
         self.is_of_api = False  # It has asked for something else than a stream.
         self.is_last = False  # No request after this one is answered.
         self._lingers = False
@@ -108,7 +109,8 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.is_blocked = True
-        self.deadline_ms = self.host.now_ms() + UNREAD_MS
+        self._blocked_ms = self.host.now_ms()
+        self.deadline_ms = self._blocked_ms + UNREAD_MS
 
     def resume_writing(self) -> None:
         self.is_blocked = False
@@ -135,6 +137,17 @@ class Connection(asyncio.Protocol):
     def is_idle(self) -> bool:
         """Whether it waits for a request of which nothing has come."""
         return not (self._received or self._request or self._answer or self.stream or self._lingers)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it waits for the rest of a request."""
+        is_busy = self._answer or self.stream or self._lingers or self.is_blocked
+        return bool(self._received or self._request) and not is_busy
+
+    @property
+    def unread_ms(self) -> int:
+        """For how long the peer of an answer has not read what was sent to it."""
+        return self.host.now_ms() - self._blocked_ms if self.is_blocked and self.stream is None else 0
 
     def _go_on(self) -> None:
         """Begin to answer the next request that is whole."""
@@ -254,7 +267,7 @@ class Connection(asyncio.Protocol):
             self._transport.write_eof()
 
     def refuse_surplus(self, problem: HttpProblem) -> None:
-        """Answer with a problem before anything was asked, and close: there are too many connections."""
+        """Answer with a problem before all was asked, and close: there are too many connections."""
         body = encoded(problem.document())
         self.send(response(problem.status, PROBLEM, len(body), {**problem.headers, "Connection": "close"}))
         self.send(h11.Data(data=body))
@@ -265,6 +278,15 @@ class Connection(asyncio.Protocol):
         self._lingers = True
         if self._transport is not None:
             self._transport.close()
+
+    def give_way(self, problem: HttpProblem) -> None:
+        """Close for another's sake, without waiting for a peer that does not read; tell one that is asking why."""
+        if self.unsent_bytes:
+            self.abort()
+        elif self._received and self._request is None:
+            self.refuse_surplus(problem)
+        else:  # Of a head that was parsed, the method has a say in what an answer looks like.
+            self.close()
 
     def abort(self) -> None:
         """Close now."""
