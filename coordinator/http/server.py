@@ -76,7 +76,7 @@ class HttpServer:
         self.now_ms = now_ms
         self._set_timer = set_timer
         self._acceptor = Acceptor(Descriptors.of_process())
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # In the order in which they came.
         self._opening: set[asyncio.Task[None]] = set()
         self._is_ticking = False
         self.addresses: list[str] = []
@@ -133,7 +133,7 @@ class HttpServer:
     def on_connected(self, connection: Connection) -> None:
         """Count a connection; one too many takes the place of one that is not being answered, or is refused."""
         others = tuple(self._connections)
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._tick_soon()
         if len(others) < CONNECTIONS_MAX or _make_room(others):
             return
@@ -143,7 +143,7 @@ class HttpServer:
             connection.abort()
 
     def on_disconnected(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._acceptor.on_connection_gone()
 
     # Deadlines.

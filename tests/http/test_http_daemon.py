@@ -268,7 +268,7 @@ def test_a_slow_head_is_refused(running: tuple[MusterDaemon, int]) -> None:
 def test_scrapers_that_never_read_are_held_up_by_their_own_sockets(running: tuple[MusterDaemon, int]) -> None:
     """Each sends requests until its socket takes no more; the daemon holds little, and serves the others.
 
-    They are as many as may ask at a time: probes are answered beside them, and one of them makes room for a request.
+    They are as many as may ask at a time: probes are answered beside them, and one makes room for a request.
     """
     daemon, port = running
     before = psutil.Process(daemon.pid).memory_info().rss
