@@ -8,6 +8,8 @@ own socket. A peer that does not read pauses the handler, and is cut off after a
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from typing import Any, Final, Protocol, cast
 
 import h11
@@ -37,6 +39,8 @@ UNSENT_BYTES: Final = 64 << 10
 
 WHOLE_BYTES: Final = 64 << 10
 """An answer up to this size is sent with its length; a longer one in parts, as it is made."""
+
+NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 NEVER_MS: Final = 1 << 62
 
@@ -289,8 +293,13 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def abort(self) -> None:
-        """Close now."""
+        """Close now, and have the peer hear of it: a reset comes also to one that reads nothing.
+
+        Without it the end would wait in the system behind what is unsent, and be dropped there after a minute.
+        """
         if self._transport is not None:
+            accepted = self._transport.get_extra_info("socket")
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
             self._transport.abort()
 
     def on_time(self, now_ms: int) -> None:

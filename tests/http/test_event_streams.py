@@ -236,6 +236,7 @@ def test_a_client_that_never_reads_is_cut_off() -> None:
     events.host.clock_ms += UNREAD_MS
     connection.on_time(events.host.clock_ms)
     assert transport.is_aborted
+    assert not transport.lingers, "what it has not read would keep it from hearing of that"
 
 
 def cut_off(events: Events, query: str = "") -> int:
