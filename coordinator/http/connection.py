@@ -85,6 +85,7 @@ class Connection(asyncio.Protocol):
         self.is_of_api = False  # It has asked for something else than a stream.
         self.is_last = False  # No request after this one is answered.
         self._lingers = False
+        self._is_answered = False  # All of it; what is left is for the peer to close.
         self.deadline_ms = 0  # When it is closed, unless something happens.
         self.peer = ""
 
@@ -147,6 +148,11 @@ class Connection(asyncio.Protocol):
         """Whether it waits for the rest of a request."""
         is_busy = self._answer or self.stream or self._lingers or self.is_blocked
         return bool(self._received or self._request) and not is_busy
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all was answered and sent, and only the peer's end is waited for."""
+        return self._is_answered and not self.unsent_bytes
 
     @property
     def unread_ms(self) -> int:
@@ -262,7 +268,7 @@ class Connection(asyncio.Protocol):
         """Send what was written, then the end; drop what still comes, and close when the peer does, or soon."""
         if self._transport is None:
             return
-        self._lingers = True
+        self._lingers = self._is_answered = True
         self.deadline_ms = self.host.now_ms() + (UNREAD_MS if self.unsent_bytes else LINGER_MS)
         self._received = HeadBuffer()
         if not self._transport.is_reading():
@@ -279,7 +285,7 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close once what was written is sent."""
-        self._lingers = True
+        self._lingers, self._is_answered = True, False
         if self._transport is not None:
             self._transport.close()
 

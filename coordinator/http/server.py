@@ -180,11 +180,11 @@ def _too_many(most: int) -> HttpProblem:
 def _make_room(connections: Collection[Connection]) -> bool:
     """Close one connection that is not being answered; return whether there is one.
 
-    That which has asked for nothing for the longest time; else the oldest request that is not whole; else the peer
-    that has not read for the longest time, if that is not short.
+    That which has asked for nothing for the longest time, or only waits for its peer's end; else the oldest one
+    whose request is not whole; else the peer that has not read for the longest time, if that is not short.
     """
-    asking = (each for each in connections if each.is_idle or each.is_partial)
-    first = min(asking, key=lambda each: (each.is_partial, each.deadline_ms), default=None)
+    spare = (each for each in connections if each.is_idle or each.is_over or each.is_partial)
+    first = min(spare, key=lambda each: (each.is_partial, each.deadline_ms), default=None)
     if first is not None:
         first.give_way(_too_many(len(connections)))
         return True

@@ -191,6 +191,23 @@ async def test_an_idle_connection_makes_room_before_a_request_that_is_not_whole(
     assert not any(transport.is_closed for transport in partial)
 
 
+async def test_connections_whose_peers_do_not_close_make_room() -> None:
+    """They were answered for the last time, and linger so that the peer can read it."""
+    server = Server()
+    over = [
+        server.connect(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")) for _ in range(API_MAX)
+    ]
+    over += [server.connect(b"nonsense\r\n\r\n") for _ in range(CONNECTIONS_MAX - API_MAX)]
+    server.host.loop.turn_until_idle()
+    assert all(transport.has_ended and not transport.is_closed for transport in over)
+    more = [server.connect(GET) for _ in range(2)]
+    server.host.loop.turn_until_idle()
+    assert [answers(transport.written)[0][0] for transport in more] == [200, 200]
+    assert [transport.is_closed for transport in over] == [True] * 4 + [False] * (CONNECTIONS_MAX - 4), (
+        "each makes two of them close: for the connection, and for the request"
+    )
+
+
 async def test_a_connection_that_makes_room_is_not_kept_by_what_its_peer_has_not_read() -> None:
     server = Server()
     idle = server.connect(GET)
