@@ -32,7 +32,7 @@ FROM base AS daemon
 USER muster
 WORKDIR /var/lib/muster
 VOLUME /var/lib/muster
-EXPOSE 9092 19092
+EXPOSE 9092 9640 19092
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["muster", "serve"]
 CMD ["--log-dirs", "/var/lib/muster"]

@@ -79,9 +79,14 @@ class EventStream:
         return [event for block in self._blocks() if (event := self._event(block)) is not None]
 
     def read_ids(self) -> list[int]:
-        """The ids alone of what comes next, which must be nothing but events of groups: ten times as fast."""
+        """The ids alone of what comes next, which must be nothing but events of groups: ten times as fast.
+
+        Signs of life are passed over.
+        """
         ids = []
         for block in self._blocks():
+            if block.startswith(b": beat\n"):
+                continue
             name, kind, data = block.split(b"\n", 2)
             assert (name[:4], kind, data[:6]) == (b"id: ", b"event: group", b"data: "), block
             ids.append(int(name[4:]))

@@ -35,6 +35,9 @@ TRY_AGAIN_S: Final = (0.2, 0.5, 1.0, 2.0)
 """Pauses between attempts to go on with a stream; the last one is repeated."""
 
 READ_BYTES: Final = 1 << 16
+BEFORE_ALL: Final = "-1"
+"""The id of a stream that began while the topic was empty."""
+
 _EVERY_INTERFACE: Final = frozenset({"0.0.0.0", "::"})
 
 
@@ -174,7 +177,7 @@ def _read(frame: bytes) -> tuple[str, int | None, dict[str, Any] | None]:
     kind, offset, data = "message", None, None
     for line in frame.decode("utf-8", "replace").split("\n"):
         name, _, value = line.partition(": ")
-        if name == "id" and value.isdigit():
+        if name == "id" and (value == BEFORE_ALL or value.isdigit()):
             offset = int(value)
         elif name == "event":
             kind = value

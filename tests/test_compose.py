@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from coordinator.settings.http_listeners import HTTP_DEFAULT
+from coordinator.settings.http_listeners import HTTP_DEFAULT, http_listener
 from coordinator.settings.listeners import ListenerConfig
 from coordinator.settings.model import Settings
 from coordinator.settings.sources import load
@@ -49,15 +49,22 @@ def test_the_daemon_has_one_listener_for_the_host_and_one_for_containers(setting
     )
 
 
-def test_the_port_that_is_published_is_the_one_that_the_host_is_given(
+def test_the_ports_that_are_published_are_those_that_the_host_is_given(
     services: dict[str, Any], settings: Settings
 ) -> None:
-    (published,) = services["muster"]["ports"]
-    _, host_port, container_port = published.split(":")
-    assert (int(host_port), int(container_port)) == (
-        settings.endpoints[0].advertised_port,
-        settings.endpoints[0].port,
-    )
+    """On the host's loopback alone: neither asks who it is that asks."""
+    kafka, (http,) = settings.endpoints[0], map(http_listener, settings.muster_http_listeners)
+    assert http.host == "", "the container's loopback is not what is published"
+    assert services["muster"]["ports"] == [
+        f"127.0.0.1:{kafka.advertised_port}:{kafka.port}",
+        f"127.0.0.1:{http.port}:{http.port}",
+    ]
+
+
+def test_the_image_exposes_what_the_daemon_listens_on(settings: Settings) -> None:
+    (exposed,) = re.findall(r"^EXPOSE (.*)$", DOCKERFILE, re.MULTILINE)
+    http = [http_listener(listener).port for listener in settings.muster_http_listeners]
+    assert {int(port) for port in exposed.split()} == {*(each.port for each in settings.endpoints), *http}
 
 
 def test_the_log_lies_on_a_volume(services: dict[str, Any], settings: Settings) -> None:

@@ -8,6 +8,8 @@ own socket. A peer that does not read pauses the handler, and is cut off after a
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from typing import Any, Final, Protocol, cast
 
 import h11
@@ -37,6 +39,8 @@ UNSENT_BYTES: Final = 64 << 10
 
 WHOLE_BYTES: Final = 64 << 10
 """An answer up to this size is sent with its length; a longer one in parts, as it is made."""
+
+NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 NEVER_MS: Final = 1 << 62
 
@@ -77,9 +81,11 @@ class Connection(asyncio.Protocol):
         self._answer: Answer | None = None  # Under way.
         self.stream: Stream | None = None
         self.is_blocked = False  # The peer does not read.
+        self._blocked_ms = 0  # Since when.
         self.is_of_api = False  # It has asked for something else than a stream.
         self.is_last = False  # No request after this one is answered.
         self._lingers = False
+        self._is_answered = False  # All of it; what is left is for the peer to close.
         self.deadline_ms = 0  # When it is closed, unless something happens.
         self.peer = ""
 
@@ -108,7 +114,8 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.is_blocked = True
-        self.deadline_ms = self.host.now_ms() + UNREAD_MS
+        self._blocked_ms = self.host.now_ms()
+        self.deadline_ms = self._blocked_ms + UNREAD_MS
 
     def resume_writing(self) -> None:
         self.is_blocked = False
@@ -135,6 +142,22 @@ class Connection(asyncio.Protocol):
     def is_idle(self) -> bool:
         """Whether it waits for a request of which nothing has come."""
         return not (self._received or self._request or self._answer or self.stream or self._lingers)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it waits for the rest of a request."""
+        is_busy = self._answer or self.stream or self._lingers or self.is_blocked
+        return bool(self._received or self._request) and not is_busy
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all was answered and sent, and only the peer's end is waited for."""
+        return self._is_answered and not self.unsent_bytes
+
+    @property
+    def unread_ms(self) -> int:
+        """For how long the peer of an answer has not read what was sent to it."""
+        return self.host.now_ms() - self._blocked_ms if self.is_blocked and self.stream is None else 0
 
     def _go_on(self) -> None:
         """Begin to answer the next request that is whole."""
@@ -245,7 +268,7 @@ class Connection(asyncio.Protocol):
         """Send what was written, then the end; drop what still comes, and close when the peer does, or soon."""
         if self._transport is None:
             return
-        self._lingers = True
+        self._lingers = self._is_answered = True
         self.deadline_ms = self.host.now_ms() + (UNREAD_MS if self.unsent_bytes else LINGER_MS)
         self._received = HeadBuffer()
         if not self._transport.is_reading():
@@ -254,7 +277,7 @@ class Connection(asyncio.Protocol):
             self._transport.write_eof()
 
     def refuse_surplus(self, problem: HttpProblem) -> None:
-        """Answer with a problem before anything was asked, and close: there are too many connections."""
+        """Answer with a problem before all was asked, and close: there are too many connections."""
         body = encoded(problem.document())
         self.send(response(problem.status, PROBLEM, len(body), {**problem.headers, "Connection": "close"}))
         self.send(h11.Data(data=body))
@@ -262,13 +285,27 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close once what was written is sent."""
-        self._lingers = True
+        self._lingers, self._is_answered = True, False
         if self._transport is not None:
             self._transport.close()
 
+    def give_way(self, problem: HttpProblem) -> None:
+        """Close for another's sake, without waiting for a peer that does not read; tell one that is asking why."""
+        if self.unsent_bytes:
+            self.abort()
+        elif self._received and self._request is None:
+            self.refuse_surplus(problem)
+        else:  # Of a head that was parsed, the method has a say in what an answer looks like.
+            self.close()
+
     def abort(self) -> None:
-        """Close now."""
+        """Close now, and have the peer hear of it: a reset comes also to one that reads nothing.
+
+        Without it the end would wait in the system behind what is unsent, and be dropped there after a minute.
+        """
         if self._transport is not None:
+            accepted = self._transport.get_extra_info("socket")
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
             self._transport.abort()
 
     def on_time(self, now_ms: int) -> None:

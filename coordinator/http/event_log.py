@@ -59,6 +59,13 @@ class Frames:
         """All of them, as they are sent."""
         return b"".join([frame.data for frame in self.frames])
 
+    def since(self, offset: int) -> Frames:
+        """Those from an offset on."""
+        if offset <= self.first_offset:
+            return self
+        later = [frame for frame in self.frames if frame.offset >= offset]
+        return Frames(offset, later, self.next_offset)
+
     def of(self, key: bytes | None) -> bytes:
         """Those of one group, with those that stand for dropped ones of any group; all without a key."""
         if key is None:

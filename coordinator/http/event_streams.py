@@ -37,8 +37,14 @@ RECENT_BYTES: Final = 4 << 20
 BEAT_MS: Final = 10_000
 """Longest silence: what is between, and TCP, see a client that is gone only when something is sent."""
 
+CUT_OFF_MAX: Final = 2 * CLIENTS_MAX
+"""Clients that are remembered as cut off while they did not read; they are told so when they come back."""
+
 CLIENTS_AT_ONCE: Final = 8
 """Clients that are written to before others have the loop: some 20 us each."""
+
+BEFORE_ALL: Final = "-1"
+"""The id of a stream that began while the topic was empty: a client that comes back with it lacks all."""
 
 INT64_MAX: Final = (1 << 63) - 1
 
@@ -52,9 +58,10 @@ class Client:
         self.key = key
         self.offset = offset
         self.is_live = False  # It has all that was read so far.
-        self.was_live = False
+        self.was_live = False  # It is told if it falls behind.
         self.is_catching_up = False  # Or waits for its turn to.
         self.is_open = True
+        self.is_greeted = False  # It has been sent an id to come back with.
         self.sent_ms = 0
 
     def send(self, data: bytes, next_offset: int, now_ms: int) -> None:
@@ -65,6 +72,10 @@ class Client:
             self.sent_ms = now_ms
 
     def on_writable(self) -> None:
+        """Go on, at first with the id of where it begins: it may have to come back before its first event."""
+        if not self.is_greeted:
+            self.is_greeted = True
+            self.send(beat_frame(self.offset - 1), self.offset, self._streams.now_ms())
         self._streams.on_writable(self)
 
     def on_closed(self) -> None:
@@ -78,7 +89,7 @@ class EventStreams:
     def __init__(self, partition: Partition, run: Callable[[Steps], None], now_ms: Callable[[], int]) -> None:
         self._partition = partition
         self._run = run  # Does steps, beside those of requests.
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._clients: dict[Client, None] = {}
         self._recent: deque[Frame] = deque()
         self._recent_bytes = 0
@@ -87,6 +98,7 @@ class EventStreams:
         self._is_reading = False
         self._catching_up = 0
         self._to_catch_up: deque[Client] = deque()
+        self._cut_off: deque[tuple[bytes | None, int]] = deque(maxlen=CUT_OFF_MAX)  # Their keys and offsets.
 
     # Clients come and go.
 
@@ -103,18 +115,25 @@ class EventStreams:
             self._begin_to_read()
         assert self._reader is not None, "it was begun"
         client = Client(self, connection, None if group is None else group.encode(), start)
-        client.sent_ms = self._now_ms()
+        client.was_live = bool(last_id) and self._was_cut_off(client)
+        client.sent_ms = self.now_ms()
         self._clients[client] = None
         return client
 
     def _start(self, question: Question, last_id: str) -> int:
         """The offset of the first event that is asked for. Raises HttpProblem."""
+        if last_id == BEFORE_ALL:
+            return 0
         if last_id:
             return _offset(last_id, "The Last-Event-ID") + 1
         text = question.query.get("from", "latest")
         if text == "latest":
             return self._partition.log.written_offset
         return 0 if text == "earliest" else _offset(text, "The parameter from")
+
+    def _was_cut_off(self, client: Client) -> bool:
+        """Whether a client that comes back is one that did not read: more was sent than it asks from now."""
+        return any(client.key == key and client.offset < offset for key, offset in self._cut_off)
 
     def _begin_to_read(self) -> None:
         self._recent_from = self._end = self._partition.log.written_offset
@@ -123,6 +142,8 @@ class EventStreams:
 
     def on_closed(self, client: Client) -> None:
         self._clients.pop(client, None)
+        if client.connection.is_blocked:
+            self._cut_off.append((client.key, client.offset))
         if not self._clients and self._reader is not None:
             self._partition.durable_log.listeners.remove(self._on_advanced)
             self._reader = None
@@ -179,11 +200,12 @@ class EventStreams:
 
     def _hand_out(self, frames: Frames) -> Generator[None, Any, None]:
         for number, client in enumerate(tuple(self._clients), start=1):
-            if client.is_live and client.is_open and client.offset == frames.first_offset:
+            if client.is_live and client.is_open and client.offset < frames.next_offset:
                 if client.connection.is_blocked:
                     client.is_live = False  # It goes on from here once it reads.
                 else:
-                    client.send(frames.of(client.key), frames.next_offset, self._now_ms())
+                    data = frames.since(client.offset).of(client.key)
+                    client.send(data, frames.next_offset, self.now_ms())
             if number % CLIENTS_AT_ONCE == 0:
                 yield None
 
@@ -203,7 +225,9 @@ class EventStreams:
             while client.is_open and not client.connection.is_blocked:
                 if self._is_lost(client):
                     reader = None
-                if client.offset == self._end:
+                if (
+                    client.offset >= self._end
+                ):  # Beyond it: what is in the log, and has not been handed out yet.
                     client.is_live = client.was_live = True
                     return
                 if client.offset >= self._recent_from:
@@ -216,7 +240,7 @@ class EventStreams:
                         frames = yield from reader.read()
                     except OffsetOutOfRange:
                         continue  # Retention was faster.
-                client.send(frames.of(client.key), frames.next_offset, self._now_ms())
+                client.send(frames.of(client.key), frames.next_offset, self.now_ms())
                 yield None
         except StorageError as error:
             log.error("events cannot be read", error=str(error))
@@ -228,23 +252,23 @@ class EventStreams:
 
     def _is_lost(self, client: Client) -> bool:
         """Whether what a client asks for is not in the log: it is sent a mark, and goes on with what is."""
-        start, end = self._partition.log_start_offset, self._end
+        start, end = self._partition.log_start_offset, self._partition.log.written_offset
         if client.offset > end:
             mark = gap_frame(end, client.offset - 1, "not_there", end - 1)
-            client.send(mark, end, self._now_ms())
+            client.send(mark, end, self.now_ms())
         elif client.offset < start:
             mark = gap_frame(client.offset, start - 1, "deleted", start - 1)
-            client.send(mark, start, self._now_ms())
+            client.send(mark, start, self.now_ms())
         else:
             return False
         return True
 
     def _mark_slow(self, client: Client) -> None:
-        """Tell a client that was up to date that it was too slow, so that what follows is late."""
+        """Tell a client that was up to date, or was cut off, that it was too slow: what follows is late."""
         if client.was_live:
             client.was_live = False
             mark = gap_frame(client.offset, self._end - 1, "slow")
-            client.send(mark, client.offset, self._now_ms())
+            client.send(mark, client.offset, self.now_ms())
 
     def _recent_frames(self, offset: int) -> Frames:
         frames: list[Frame] = []

@@ -74,7 +74,7 @@ class Question:
         if text is None:
             return default
         try:
-            found = int(text) if text.isascii() and len(text) <= 20 else None
+            found = int(text) if text.isascii() and "_" not in text and len(text) <= 20 else None
         except ValueError:
             found = None
         if found is None or not least <= found <= most:

@@ -70,12 +70,16 @@ class GroupList:
     def __init__(self, runtime: Runtime, metrics: Metrics) -> None:
         self._runtime = runtime
         self._metrics = metrics
-        self._keys: Mapping[str, Callable[[Row], int | str | None]] = {
+        self._keys: Mapping[str, Callable[[Row], float | str | None]] = {
             "group": lambda row: "",
             "state": lambda row: row.state,
             "members": lambda row: row.members,
             "generation": lambda row: row.generation,
             "lag": lambda row: metrics.lag_records(row.group_id),
+            "lag_seconds": lambda row: metrics.lag_seconds(row.group_id),
+            "rebalances": lambda row: metrics.rebalance_count(row.group_id),
+            "lost_ms": lambda row: metrics.lost_ms(row.group_id),
+            "margin": lambda row: metrics.margin(row.group_id),
         }
 
     def answer(self, question: Question) -> Steps:

@@ -61,7 +61,7 @@ class GroupPages:
         elif (consumer := shard.consumer_groups.get(group_id)) is not None:
             fields = self._consumer(shard, consumer, figures)
         else:
-            raise HttpProblem(404, "There is no such group.")
+            raise _no_such_group()
         yield from in_parts(fields)
 
     def _shard(self, group_id: str) -> Shard:
@@ -73,6 +73,12 @@ class GroupPages:
                 503, f"Shard {runner.partition}, which has this group, {state}.", {"Retry-After": "1"}
             )
         return runner.shard
+
+    def _living(self, group_id: str) -> None:
+        """Raise HttpProblem where there is no such group."""
+        shard = self._shard(group_id)
+        if group_id not in shard.groups and group_id not in shard.consumer_groups:
+            raise _no_such_group()
 
     def _classic(self, group: Group, figures: GroupFigures | None) -> dict[str, Any]:
         now_ms = self._now_ms()
@@ -146,6 +152,8 @@ class GroupPages:
         since_ms = question.number("from", 0, 0, 1 << 62)
         limit = question.number("limit", 50, 1, EVENTS_MAX)
         events = yield from self._events(group_id)
+        if not events:  # One that is gone may have left some.
+            self._living(group_id)
         fold = RebalanceFold()
         found = []
         for event in events:
@@ -193,7 +201,7 @@ class GroupPages:
         """The group's lag over time, as columns."""
         group_id = question.text("id")
         minutes = question.number("minutes", MINUTES_MAX, 1, MINUTES_MAX)
-        self._shard(group_id)
+        self._living(group_id)
         found = self._sources.metrics.lag_history(group_id, minutes)
         yield None
         return {
@@ -202,6 +210,10 @@ class GroupPages:
             "records": found.records,
             "seconds": found.seconds,
         }
+
+
+def _no_such_group() -> HttpProblem:
+    return HttpProblem(404, "There is no such group.")
 
 
 def _figures(figures: GroupFigures | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Protocol
 
 import structlog
@@ -24,10 +24,19 @@ from coordinator.settings.http_listeners import HttpListener
 log = structlog.get_logger("muster.http")
 
 API_MAX: Final = 32
-"""Connections of all listeners that ask for more than a stream. One more takes the place of an idle one."""
+"""Connections of all listeners that ask for more than a stream or a probe. One more takes another's place."""
 
-CONNECTIONS_MAX: Final = API_MAX + STREAMS_MAX
+PROBES: Final = frozenset({b"/livez", b"/readyz"})
+"""Paths that are answered beside those: who asks them restarts a daemon that does not answer."""
+
+PROBES_MAX: Final = 8
+"""Connections that ask for these alone, at least."""
+
+CONNECTIONS_MAX: Final = API_MAX + STREAMS_MAX + PROBES_MAX
 """All connections: what a new one will ask for is not known yet."""
+
+UNREAD_WANTED_MS: Final = 2_000
+"""Time after which a peer that does not read makes room for another."""
 
 REFUSED_MAX: Final = 16
 """Surplus connections that are answered, and not yet closed; those beyond are closed without a word."""
@@ -67,7 +76,7 @@ class HttpServer:
         self.now_ms = now_ms
         self._set_timer = set_timer
         self._acceptor = Acceptor(Descriptors.of_process())
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # In the order in which they came.
         self._opening: set[asyncio.Task[None]] = set()
         self._is_ticking = False
         self.addresses: list[str] = []
@@ -110,20 +119,21 @@ class HttpServer:
     def handle(self, request: Request, connection: Connection) -> tuple[Steps, str] | Stream:
         """Begin to answer. Raises HttpProblem."""
         begun = self._site.handle(request, connection)
-        if isinstance(begun, tuple) and not connection.is_of_api:
+        is_of_api = isinstance(begun, tuple) and request.target.partition(b"?")[0] not in PROBES
+        if is_of_api and not connection.is_of_api:
             others = [each for each in self._connections if each.is_of_api]
             if len(others) >= API_MAX and not _make_room(others):
                 connection.is_last = True
                 raise HttpProblem(
-                    503, f"There are {API_MAX} connections, none of them idle.", {"Retry-After": "1"}
+                    503, f"There are {API_MAX} connections, all of them busy.", {"Retry-After": "1"}
                 )
             connection.is_of_api = True
         return begun
 
     def on_connected(self, connection: Connection) -> None:
-        """Count a connection; one too many takes the place of one that asks for nothing, or is refused."""
+        """Count a connection; one too many takes the place of one that is not being answered, or is refused."""
         others = tuple(self._connections)
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._tick_soon()
         if len(others) < CONNECTIONS_MAX or _make_room(others):
             return
@@ -133,7 +143,7 @@ class HttpServer:
             connection.abort()
 
     def on_disconnected(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._acceptor.on_connection_gone()
 
     # Deadlines.
@@ -164,17 +174,25 @@ class HttpServer:
 
 
 def _too_many(most: int) -> HttpProblem:
-    return HttpProblem(503, f"There are {most} connections, none of them idle.", {"Retry-After": "1"})
+    return HttpProblem(503, f"There are {most} connections, all of them busy.", {"Retry-After": "1"})
 
 
-def _make_room(connections: Iterable[Connection]) -> bool:
-    """Close the connection that has asked for nothing for the longest time; return whether there is one."""
-    idle = min(
-        (each for each in connections if each.is_idle), key=lambda each: each.deadline_ms, default=None
-    )
-    if idle is not None:
-        idle.close()
-    return idle is not None
+def _make_room(connections: Collection[Connection]) -> bool:
+    """Close one connection that is not being answered; return whether there is one.
+
+    That which has asked for nothing for the longest time, or only waits for its peer's end; else the oldest one
+    whose request is not whole; else the peer that has not read for the longest time, if that is not short.
+    """
+    spare = (each for each in connections if each.is_idle or each.is_over or each.is_partial)
+    first = min(spare, key=lambda each: (each.is_partial, each.deadline_ms), default=None)
+    if first is not None:
+        first.give_way(_too_many(len(connections)))
+        return True
+    unread = max(connections, key=lambda each: each.unread_ms)
+    if unread.unread_ms < UNREAD_WANTED_MS:
+        return False
+    unread.abort()
+    return True
 
 
 def _url(host: str, port: int) -> str:

@@ -116,6 +116,7 @@ class GroupWalk:
         self._groups_max, self._is_shown, self._on_low_margin = groups_max, is_shown, on_low_margin
         self.found = Walked()
         self.lags: dict[str, KnownLag] = {}  # Of all groups with a committed offset, as last looked at.
+        self.margins: dict[str, float] = {}  # Of all groups with members that were heard, as last looked at.
         self._seen: dict[str, int] = {}  # Groups, and in which walk each was seen last.
         self._walks = 0
         self.histories = LagHistories()
@@ -216,6 +217,10 @@ class GroupWalk:
         else:
             self.lags.pop(group_id, None)
         margin = self._margin(shard, group_id) if group.members else None
+        if margin is not None:
+            self.margins[group_id] = margin
+        else:
+            self.margins.pop(group_id, None)
         if self._is_idle(shard, group_id, group) or not self._is_shown(group_id):
             return None
         return Foremost(records, self.active_ms.get(group_id, self._started_ms), group_id, lags, margin)
@@ -269,6 +274,7 @@ class GroupWalk:
                     continue
                 self._seen.pop(group_id, None)
                 self.lags.pop(group_id, None)
+                self.margins.pop(group_id, None)
                 self.active_ms.pop(group_id, None)
                 self.counted.pop(group_id, None)
                 self.commits.pop(group_id, None)

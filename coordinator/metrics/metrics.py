@@ -172,6 +172,25 @@ class Metrics:
         known = self.walk.lags.get(group_id)
         return None if known is None else known.records
 
+    def lag_seconds(self, group_id: str) -> float | None:
+        """The same of its lag in time."""
+        known = self.walk.lags.get(group_id)
+        return None if known is None else known.seconds
+
+    def rebalance_count(self, group_id: str) -> int:
+        """The number of the group's rebalances that ended."""
+        counts = self.rebalances.groups.get(group_id)
+        return 0 if counts is None else counts.total
+
+    def lost_ms(self, group_id: str) -> int:
+        """The time that the group spent in those."""
+        counts = self.rebalances.groups.get(group_id)
+        return 0 if counts is None else counts.join_ms + counts.sync_ms
+
+    def margin(self, group_id: str) -> float | None:
+        """The group's least margin, as last looked at. None: not known."""
+        return self.walk.margins.get(group_id)
+
     def lag_history(self, group_id: str, minutes: int) -> LagHistory:
         """Return the group's lag of the last `minutes`, a point each 15 s, of at most an hour.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, cast
@@ -24,6 +26,7 @@ class Transport:
         self.room = 1 << 40
         self.high = 0
         self.is_reading_now = True
+        self.lingers = True
         self.has_ended = self.is_closed = self.is_aborted = False
         self.connection: Connection
 
@@ -45,7 +48,11 @@ class Transport:
         self.high = high
 
     def get_extra_info(self, name: str) -> Any:
-        return ("127.0.0.1", 50_000)
+        return {"peername": ("127.0.0.1", 50_000), "socket": self}[name]
+
+    def setsockopt(self, level: int, name: int, value: bytes) -> None:
+        assert (level, name) == (socket.SOL_SOCKET, socket.SO_LINGER)
+        self.lingers = struct.unpack("ii", value) != (1, 0)
 
     def is_reading(self) -> bool:
         return self.is_reading_now

@@ -89,12 +89,17 @@ class Events:
 
     def connect(self, query: str = "", last_id: int | None = None) -> tuple[Any, Any]:
         """A client's connection and transport, once it has what there was to be sent."""
+        transport = self.join(query, last_id)
+        self.settle()
+        return transport.connection, transport
+
+    def join(self, query: str = "", last_id: int | None = None) -> Any:
+        """The transport of a client that has asked, and of which nothing else was done yet."""
         connection, transport = self.host.connect()
         self._connection = connection
         header = "" if last_id is None else f"Last-Event-ID: {last_id}\r\n"
         connection.data_received(f"GET /?{query} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n".encode())
-        self.settle()
-        return connection, transport
+        return transport
 
     def append(self, *groups: str, codec: Codec = Codec.NONE, values: list[bytes] | None = None) -> None:
         """Append a batch with an event of each of these groups, and let it be handed out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import count
 from urllib.parse import quote
 
@@ -65,6 +66,56 @@ def test_a_start_that_is_no_offset_is_refused(start: str) -> None:
     assert answers(transport.written)[0][0] == 400
 
 
+@pytest.mark.parametrize(("appended", "query", "event_id"), [(0, "", -1), (3, "", 2), (3, "from=1", 0)])
+def test_a_stream_begins_with_an_id_to_come_back_with(appended: int, query: str, event_id: int) -> None:
+    """Else a client that had no event yet would come back to `latest`, and lose what happened meanwhile."""
+    events = Events()
+    if appended:
+        events.append(*["a"] * appended)
+    _, transport = events.connect(query)
+    head, _, body = bytes(transport.written).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert body.startswith(b": beat\nid: %d\n\n" % event_id)
+
+
+def test_a_client_of_an_empty_topic_comes_back_with_the_id_that_it_was_sent() -> None:
+    events = Events()
+    connection, transport = events.connect()
+    (sent,) = re.findall(rb"^id: (.*)$", transport.written, re.MULTILINE)
+    connection.connection_lost(None)
+    events.append("a", "b")
+    _, again = events.connect(last_id=int(sent))
+    assert offsets(again) == [0, 1]
+    assert gaps(again) == []
+
+
+def test_a_client_that_begins_beyond_what_was_handed_out_hears_of_no_gap_and_gets_each_event_once() -> None:
+    """The log has them, but the reader that is for all has not come to them yet."""
+    events = Events()
+    events.connect()
+    events.log.is_cold = True  # So it waits for a thread.
+    events.append("a", "b")
+    clients = [events.join(start) for start in ("from=latest", "from=1")]
+    events.host.loop.turn_until_idle()
+    assert events.host.loop.aside
+    events.append("c", "d")
+    events.settle()
+    assert [offsets(transport) for transport in clients] == [[2, 3], [1, 2, 3]]
+    assert [gaps(transport) for transport in clients] == [[], []]
+
+
+def test_a_client_that_reads_the_log_faster_than_it_is_handed_out_hears_of_no_gap() -> None:
+    events = Events()
+    events.append(*["a"] * 40)
+    _, live = events.connect()
+    late = events.join("from=earliest")
+    events.append("b", "c")
+    events.settle()
+    assert offsets(late) == list(range(42))
+    assert offsets(live) == [40, 41]
+    assert gaps(late) == []
+
+
 def test_a_client_resumes_behind_its_last_event_without_loss() -> None:
     """Also beyond what is in memory, and whatever is appended meanwhile."""
     events = Events()
@@ -84,9 +135,7 @@ def test_an_event_is_never_sent_twice_nor_left_out_however_reads_and_appends_mee
     for _ in range(6):
         events.append(*["a"] * 40)
     _, live = events.connect()
-    connection, late = events.host.connect()
-    events._connection = connection
-    connection.data_received(b"GET /?from=earliest HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    late = events.join("from=earliest")
     for number in range(60):
         events.host.loop.now_ns += 600_000  # So that each step is short.
         events.host.loop.turn()
@@ -187,6 +236,52 @@ def test_a_client_that_never_reads_is_cut_off() -> None:
     events.host.clock_ms += UNREAD_MS
     connection.on_time(events.host.clock_ms)
     assert transport.is_aborted
+    assert not transport.lingers, "what it has not read would keep it from hearing of that"
+
+
+def cut_off(events: Events, query: str = "") -> int:
+    """Have a client stall until it is cut off; return the id of the last event that it has read."""
+    connection, transport = events.connect(query)
+    events.append("a", "a")
+    events.settle()
+    transport.room = len(transport.written)
+    seen = offsets(transport)[-1]
+    for _ in range(100):
+        events.append(*["a"] * 10)
+        events.settle()
+    events.host.clock_ms += UNREAD_MS
+    connection.on_time(events.host.clock_ms)
+    assert transport.is_aborted
+    connection.connection_lost(None)
+    assert seen is not None
+    return seen
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_client_that_was_cut_off_comes_back_to_a_mark_and_then_to_all_that_it_lacks(others: int) -> None:
+    events = Events()
+    for _ in range(others):
+        events.connect()
+    seen = cut_off(events)
+    _, transport = events.connect(last_id=seen)
+    assert gaps(transport) == [{"from": seen + 1, "to": 1_001, "why": "slow"}]
+    assert sent_to(transport)[0].kind == "gap"
+    assert offsets(transport) == list(range(seen + 1, 1_002))
+
+
+def test_only_a_client_that_did_not_read_is_told_so() -> None:
+    """Not one that begins there, asks for another group, is back before it is far behind, or lost its network."""
+    events = Events()
+    well, _ = events.connect()
+    seen = cut_off(events)
+    assert gaps(events.connect(f"from={seen + 1}")[1]) == []
+    assert gaps(events.connect("group=a", last_id=seen)[1]) == []
+    assert gaps(events.connect(last_id=1_001 - RECENT_MAX)[1]) == []
+    events = Events()
+    well, _ = events.connect()
+    well.connection_lost(None)
+    events.append(*["a"] * 1_000)
+    assert gaps(events.connect(last_id=0)[1]) == []
 
 
 def test_a_client_that_reads_is_not_cut_off_however_old_its_stream_is() -> None:
@@ -243,10 +338,7 @@ def test_few_read_the_log_for_themselves_at_a_time_and_all_come_to_it() -> None:
     events.log.is_cold = True
     transports = []
     for _ in range(2 * CATCHING_UP_MAX):
-        connection, transport = events.host.connect()
-        events._connection = connection
-        connection.data_received(b"GET /?from=earliest HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        transports.append(transport)
+        transports.append(events.join("from=earliest"))
     events.host.loop.turn_until_idle()
     assert len(events.host.loop.aside) == CATCHING_UP_MAX
     events.settle()
@@ -294,8 +386,9 @@ def test_a_silent_stream_shows_that_it_lives_and_how_far_the_log_is() -> None:
     _, transport = events.connect("group=quiet")
     events.append("other", "other")
     events.settle()
+    beats = transport.written.count(b": beat")
     events.streams.on_time(events.host.clock_ms + BEAT_MS - 1)
-    assert b": beat" not in transport.written
+    assert transport.written.count(b": beat") == beats
     events.streams.on_time(events.host.clock_ms + BEAT_MS)
     assert transport.written.endswith(b": beat\nid: 1\n\n")
     before = len(transport.written)

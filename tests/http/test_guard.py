@@ -27,6 +27,7 @@ def test_the_names_of_this_daemon_are_answered(host: str | None) -> None:
         "evil.example",
         "evil.example:9640",
         "localhost.evil.example",
+        *("evil-localhost", "evil.localhost", "notlocalhost.:9640", "evil.muster.internal"),
         "127.0.0.1.evil.example",
         "",
         "muster",

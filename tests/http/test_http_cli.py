@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -148,6 +149,29 @@ def test_top_shows_the_time_lost_and_the_margin(running: tuple[MusterDaemon, int
     assert "time lost" in found
     assert "margin" in found
     assert rows[0]["lost_ms"] is not None
+
+
+@pytest.mark.parametrize("event_id", ["-1", "7"])
+async def test_a_stream_without_an_event_is_gone_on_with_where_it_began(event_id: str) -> None:
+    """The daemon says where that is as it begins; -1 where the topic was empty."""
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        writer.write(f": beat\nid: {event_id}\n\n".encode())
+        if len(asked) == 2:
+            writer.write(b'id: 9\nevent: group\ndata: {"group_id": "g"}\n\n')
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        events = HttpApi("127.0.0.1", server.sockets[0].getsockname()[1]).events()
+        assert await anext(events) is None
+        assert await anext(events) == StreamedEvent("group", 9, {"group_id": "g"})
+    assert b"last-event-id" not in asked[0].lower()
+    assert f"\r\nlast-event-id: {event_id}\r\n".encode() in asked[1].lower()
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_a_cursor_of_other_types_is_refused() -> None:
         list(page.fill([((1,), 1)]))
 
 
-@pytest.mark.parametrize("limit", ["0", "1001", "-1", "x", "", "1.0", "\u0661", "9" * 5_000])
+@pytest.mark.parametrize("limit", ["0", "1001", "-1", "x", "", "1.0", "1_0", "\u0661", "9" * 5_000])
 def test_a_limit_that_is_none_is_refused(limit: str) -> None:
     with pytest.raises(HttpProblem) as refused:
         Page(Question({"limit": limit}), "n", is_descending=False)

@@ -135,6 +135,10 @@ async def test_a_groups_own_series_say_what_it_is_and_how_far_behind(tmp_path: P
         assert figures.margin == min(figures.margins.values()) > 0.9
         assert daemon.metrics.figures("nobody") is None
         assert daemon.metrics.lag_records("m") == 1
+        assert daemon.metrics.lag_seconds("m") is not None
+        assert daemon.metrics.rebalance_count("m") == sum(figures.rebalances.values()) > 0
+        assert daemon.metrics.lost_ms("m") == sum(figures.lost_ms.values())
+        assert daemon.metrics.margin("m") == figures.margin
         assert daemon.metrics.lag_history("m", 60).records == (1,)
 
 
