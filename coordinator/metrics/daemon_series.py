@@ -46,7 +46,6 @@ class DaemonSeries:
         self._parts, self._counts, self._walk = parts, counts, walk
         self.expired = self.deleted = self.committed = 0
         """Offsets, as the records that handlers wrote say."""
-        self._scraped_s = self._busy_s = 0.0
 
     def lines(self) -> Iterator[str]:
         """Yield the head of each metric, and its lines; or "" where there was work."""
@@ -121,16 +120,8 @@ class DaemonSeries:
         for clock, longest_ms in zip(("cpu", "wall"), watch.longest, strict=True):
             yield sample("muster_loop_longest_turn_seconds", (("clock", clock),), longest_ms / 1000)
         yield from self._one("muster_loop_lag_seconds", self._walk.late_ms / 1000)
-        now_s = self._parts.clock.now_ms() / 1000
-        elapsed_s, busy_s = now_s - self._scraped_s, watch.busy_s - self._busy_s
-        self._scraped_s, self._busy_s = now_s, watch.busy_s
-        yield from self._one("muster_loop_busy_ratio", min(busy_s / elapsed_s, 1.0) if elapsed_s > 0 else 0.0)
         yield from self._one("muster_loop_busy_seconds_total", watch.busy_s)
         yield from self._one("muster_stalls_seconds_total", self._parts.clock.stalled_ms / 1000)
-
-    def begin(self) -> None:
-        """Let the busy ratio begin here."""
-        self._scraped_s, self._busy_s = self._parts.clock.now_ms() / 1000, self._parts.turn_watch.busy_s
 
     def _disk(self) -> Iterator[str]:
         runtime, history = self._parts.runtime, self._parts.history()

@@ -69,12 +69,6 @@ DAEMON: Final = _families(
         "The longest turn so far, in CPU time and on the wall.",
     ),
     ("muster_loop_lag_seconds", "gauge", "", "How late the loop's last timer of this page fired."),
-    (
-        "muster_loop_busy_ratio",
-        "gauge",
-        "",
-        "Share of the time in which the loop did not wait, since the last scrape.",
-    ),
     ("muster_loop_busy_seconds_total", "counter", "", "Time in which the loop did not wait."),
     (
         "muster_stalls_seconds_total",

@@ -116,7 +116,7 @@ class GroupSeries:
         if shard is None or living is None:
             self._made.pop(group_id, None)
             return None
-        value, counts = label_value(group_id), self._counts.groups.get(group_id)
+        value, counts = label_value(group_id, OTHER), self._counts.groups.get(group_id)
         row = Row(
             label=f'group="{value}"',
             value=value,

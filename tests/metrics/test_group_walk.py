@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from time import thread_time
 from typing import Any
@@ -18,6 +19,7 @@ from coordinator.metrics.families import OTHER
 from coordinator.metrics.group_walk import IDLE_MS, TICK_MS
 from tests.metrics.world import asked, running, samples, text_of, value, walk
 from tests.server.asking import TOPIC, commit, make_topic, produce
+from tests.spark.events.test_rebalances import WHOLE
 
 GROUPS = 10_000
 RECORDS = 7
@@ -106,6 +108,25 @@ async def test_expressions_say_which_groups_have_series(tmp_path: Path) -> None:
         walk(daemon.metrics)
         assert set(daemon.metrics.walk.found.groups) == {"app-1"}
         assert daemon.metrics.walk.found.others.groups == 0
+
+
+async def test_what_an_excluded_group_does_is_not_in_the_sum_of_the_others(tmp_path: Path) -> None:
+    def talk(client: Any) -> None:
+        make_topic(client)
+        for group_id in ("secret", "shown"):
+            assert client.ask(commit(0, group_id), 8).topics[0].partitions[0].error_code == 0
+
+    settings = {"muster_metrics_groups_exclude": "secret.*", "muster_metrics_groups_max": 0}
+    async with running(tmp_path, **settings) as daemon:
+        await asked(daemon, talk)
+        for each in (replace(each, group_id=name) for name in ("secret", "shown") for each in WHOLE):
+            daemon.metrics.rebalances.add(each)
+        walk(daemon.metrics)
+        found = samples(text_of(daemon.metrics))
+        assert value(found, "muster_group_commits_total", group=OTHER) == 1
+        assert value(found, "muster_group_rebalances_total", group=OTHER, cause="session_expired") == 1
+        assert value(found, "muster_group_rebalance_seconds_total", group=OTHER, phase="join") == 0.9
+        assert value(found, "muster_offset_commits_total") == 2, "the daemon's own sums have all"
 
 
 async def test_a_group_that_is_empty_for_an_hour_leaves_and_comes_back_when_it_commits(
