@@ -11,7 +11,7 @@ from typing import Final
 from coordinator.history.events import History
 from coordinator.metrics.families import DAEMON
 from coordinator.metrics.group_walk import GroupWalk
-from coordinator.metrics.rebalance_counts import CLASSIC, CONSUMER, RebalanceCounts
+from coordinator.metrics.rebalance_counts import BEGINNINGS, CLASSIC, CONSUMER, EXPIRIES, RebalanceCounts
 from coordinator.metrics.text import histogram, sample
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.loop import Runtime
@@ -91,16 +91,17 @@ class DaemonSeries:
     def _rebalances(self) -> Iterator[str]:
         counts = self._counts
         yield DAEMON["muster_rebalances_total"].head
-        for (protocol, cause), count in sorted(counts.by_cause.items()):
-            yield sample("muster_rebalances_total", (("protocol", protocol), ("cause", cause)), count)
+        for protocol, cause in sorted(BEGINNINGS | counts.by_cause.keys()):
+            labels = (("protocol", protocol), ("cause", cause))
+            yield sample("muster_rebalances_total", labels, counts.by_cause[protocol, cause])
         yield DAEMON["muster_rebalance_seconds"].head
         for phase, latencies in counts.seconds.items():
             yield histogram("muster_rebalance_seconds", (("phase", phase),), latencies)
         yield from self._one("muster_member_joins_total", counts.joins)
         yield from self._one("muster_member_leaves_total", counts.leaves)
         yield DAEMON["muster_member_expiries_total"].head
-        for cause, count in sorted(counts.expiries.items()):
-            yield sample("muster_member_expiries_total", (("cause", cause),), count)
+        for cause in sorted(EXPIRIES | counts.expiries.keys()):
+            yield sample("muster_member_expiries_total", (("cause", cause),), counts.expiries[cause])
 
     def _shards(self) -> Iterator[str]:
         runtime = self._parts.runtime

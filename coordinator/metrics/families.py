@@ -122,6 +122,8 @@ GROUPS: Final = _families(
     ("muster_group_generation", "gauge", "group", "The group's generation; its epoch, in the consumer protocol."),
     ("muster_group_state", "gauge", "group state", "1 for the state that the group is in; others are absent."),
     ("muster_group_rebalances_total", "counter", "group cause", "Rebalances of the group that ended, by cause."),
+    ("muster_group_completed_rebalances_total", "counter", "group", "Rebalances of the group that ended: all of "
+     "them, and 0 before the first."),
     ("muster_group_rebalance_seconds_total", "counter", "group phase", "Time lost to those, by phase."),
     ("muster_group_last_rebalance_timestamp_seconds", "gauge", "group", "When the last one ended, since 1970."),
     ("muster_group_commits_total", "counter", "group", "Offsets that the group committed."),

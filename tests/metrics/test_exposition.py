@@ -200,7 +200,7 @@ async def test_any_group_id_is_a_label_that_reads_back(tmp_path: Path) -> None:
         shown = {dict(labels)["group"] for name, labels in found if name == "muster_group_commits_total"}
         short = {group_id for group_id in HOSTILE if len(group_id) <= MAX_LABEL_CHARS}
         assert short <= shown
-        cut = shown - short
+        cut = shown - short - {OTHER}
         assert len(cut) == 2, "two long ids that begin alike stay two"
         assert all(len(each) == MAX_LABEL_CHARS for each in cut)
 

@@ -91,10 +91,10 @@ async def test_counts_of_the_others_grow_only_by_what_they_did_as_such(tmp_path:
     async with running(tmp_path, muster_metrics_groups_max=1) as daemon:
         await asked(daemon, make_topic)
         await asked(daemon, commits("a"))
-        assert counts() == (1, None, None)
+        assert counts() == (1, None, 0)
         daemon.metrics.walk.active_ms["a"] -= 10  # It was active before the other is.
         await asked(daemon, commits("b", "b"))
-        assert counts() == (None, 2, None)
+        assert counts() == (None, 2, 0)
         daemon.metrics.walk.active_ms["b"] += 60_000
         await asked(daemon, commits("a"))
         assert counts() == (None, 2, 1)
