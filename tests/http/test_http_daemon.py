@@ -26,6 +26,7 @@ from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeC
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.metrics.world import samples, value
 
 FEW = {
     "offsets.topic.num.partitions": "2",
@@ -86,7 +87,9 @@ def test_health_metrics_and_the_lists_are_answered(running: tuple[MusterDaemon, 
     metrics = get(port, "/metrics")
     assert metrics.status == 200
     assert metrics.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    assert b"# TYPE muster_groups gauge" in metrics.body
+    found = samples(metrics.body.decode())
+    assert value(found, "muster_shards", kind="groups", state="active") == 2
+    assert value(found, "muster_metrics_series") == len(found) - 1
     with WireClient(daemon.bootstrap, "a client") as client:
         join(client, "listed")
         found = get(port, "/api/v1/groups", q="LIST").json

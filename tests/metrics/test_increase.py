@@ -124,7 +124,7 @@ async def test_in_a_fresh_daemon_every_counter_is_there_and_0(tmp_path: Path) ->
 
 def test_rebalances_are_counted_by_what_begins_at_0() -> None:
     counts = RebalanceCounts()
-    for seed in SEEDS:
+    for seed in SEEDS[:3]:
         for each in rich_topic(seed):
             counts.add(each)
     assert counts.by_cause.keys() <= BEGINNINGS
