@@ -114,6 +114,12 @@ DAEMON: Final = _families(
         "shown",
         "Groups with series of their own (yes), and those summed (no).",
     ),
+    (
+        "muster_metrics_partitions",
+        "gauge",
+        "shown",
+        "Partitions with series of their own (yes), and those beyond muster.metrics.partitions.max (no).",
+    ),
 )
 """Of the daemon as a whole."""
 
@@ -154,6 +160,9 @@ KAFKA_EXPORTER: Final = _families(
      "ConsumerGroup at Topic/Partition"),
     ("kafka_consumergroup_lag_sum", "gauge", "consumergroup topic", "Current Approximate Lag of a ConsumerGroup "
      "at Topic for all partitions"),
+    ("kafka_topic_partitions", "gauge", "topic", "Number of partitions for this Topic"),
+    ("kafka_topic_partition_current_offset", "gauge", "topic partition", "Current Offset of a Broker at "
+     "Topic/Partition"),
 )  # fmt: skip
 """Under the names of danielqsj/kafka_exporter, if they are asked for."""
 
@@ -161,6 +170,8 @@ KMINION: Final = _families(
     ("kminion_kafka_consumer_group_info", "gauge", "group_id protocol protocol_type state coordinator_id", "1 if "
      "the group is in the stable state, otherwise 0."),
     ("kminion_kafka_consumer_group_members", "gauge", "group_id", "The number of members in the consumer group"),
+    ("kminion_kafka_consumer_group_empty_members", "gauge", "group_id", "It will report the number of members in "
+     "the consumer group with no partition assigned"),
     ("kminion_kafka_consumer_group_topic_lag", "gauge", "group_id topic_name", "The number of messages a consumer "
      "group is lagging behind across all partitions in a topic"),
     ("kminion_kafka_consumer_group_topic_partition_lag", "gauge", "group_id topic_name partition_id", "The number "

@@ -64,13 +64,7 @@ class Metrics:
         self.walk.counted = self.rebalances.groups
         self._daemon = DaemonSeries(parts, self.rebalances, self.walk)
         self._groups = GroupSeries(runtime, registry, self.rebalances, self.walk)
-        self._partitions = PartitionSeries(
-            self._meter,
-            settings.muster_metrics_partitions,
-            settings.muster_metrics_compatible,
-            settings.node_id,
-            self._groups.commits_of,
-        )
+        self._partitions = PartitionSeries(self._meter, registry, settings, self._groups.commits_of)
         runtime.count_records = self._count_records
 
     def start(self) -> None:
@@ -137,6 +131,9 @@ class Metrics:
                 rows.append(row)
         yield from self._groups.lines(rows)
         yield from self._partitions.lines(rows)
+        yield DAEMON["muster_metrics_partitions"].head
+        yield sample("muster_metrics_partitions", (("shown", "yes"),), self._partitions.shown)
+        yield sample("muster_metrics_partitions", (("shown", "no"),), self._partitions.left_out)
 
     # Single groups.
 
