@@ -14,6 +14,7 @@ from coordinator.metrics.group_series import ROWS_AT_ONCE, Row, Shown
 from coordinator.metrics.lag import LagMeter
 from coordinator.metrics.living_groups import empty_members
 from coordinator.metrics.text import label_value, number
+from coordinator.offsets.topic_offsets import ROW
 from coordinator.settings.model import Settings
 from coordinator.topics.registry import TopicRegistry
 
@@ -98,20 +99,21 @@ class PartitionSeries:
             partitions, ends = self._meter.ends_of(topic)
             name = label_value(topic)
             records = total = 0
-            for number_of, (index, committed) in enumerate([*offsets.items()]):
+            of_partitions = zip(offsets.partitions[:], ROW.iter_unpack(bytes(offsets.rows)), strict=True)
+            for number_of, (index, (offset, *_)) in enumerate(of_partitions):
                 if number_of % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
                     yield
                 if index >= len(ends):
                     continue
-                behind = max(ends[index] - committed.offset, 0)
-                records, total = records + behind, total + committed.offset
+                behind = max(ends[index] - offset, 0)
+                records, total = records + behind, total + offset
                 if not (behind or is_all):
                     continue
                 if len(found) >= self._most:
                     self.left_out += 1
                     continue
-                waited_s = self._meter.seconds(partitions[index], committed.offset) if behind else 0.0
-                found.append(PartitionRow(row.value, name, index, committed.offset, behind, waited_s))
+                waited_s = self._meter.seconds(partitions[index], offset) if behind else 0.0
+                found.append(PartitionRow(row.value, name, index, offset, behind, waited_s))
             if partitions:
                 topics.append(TopicRow(row.value, name, records, total))
             yield
