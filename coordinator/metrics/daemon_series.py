@@ -11,7 +11,7 @@ from typing import Final
 from coordinator.history.events import History
 from coordinator.metrics.families import DAEMON
 from coordinator.metrics.group_walk import GroupWalk
-from coordinator.metrics.rebalance_counts import CLASSIC, CONSUMER, RebalanceCounts
+from coordinator.metrics.rebalance_counts import BEGINNINGS, CLASSIC, CONSUMER, EXPIRIES, RebalanceCounts
 from coordinator.metrics.text import histogram, sample
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.loop import Runtime
@@ -46,7 +46,6 @@ class DaemonSeries:
         self._parts, self._counts, self._walk = parts, counts, walk
         self.expired = self.deleted = self.committed = 0
         """Offsets, as the records that handlers wrote say."""
-        self._scraped_s = self._busy_s = 0.0
 
     def lines(self) -> Iterator[str]:
         """Yield the head of each metric, and its lines; or "" where there was work."""
@@ -92,16 +91,17 @@ class DaemonSeries:
     def _rebalances(self) -> Iterator[str]:
         counts = self._counts
         yield DAEMON["muster_rebalances_total"].head
-        for (protocol, cause), count in sorted(counts.by_cause.items()):
-            yield sample("muster_rebalances_total", (("protocol", protocol), ("cause", cause)), count)
+        for protocol, cause in sorted(BEGINNINGS | counts.by_cause.keys()):
+            labels = (("protocol", protocol), ("cause", cause))
+            yield sample("muster_rebalances_total", labels, counts.by_cause[protocol, cause])
         yield DAEMON["muster_rebalance_seconds"].head
         for phase, latencies in counts.seconds.items():
             yield histogram("muster_rebalance_seconds", (("phase", phase),), latencies)
         yield from self._one("muster_member_joins_total", counts.joins)
         yield from self._one("muster_member_leaves_total", counts.leaves)
         yield DAEMON["muster_member_expiries_total"].head
-        for cause, count in sorted(counts.expiries.items()):
-            yield sample("muster_member_expiries_total", (("cause", cause),), count)
+        for cause in sorted(EXPIRIES | counts.expiries.keys()):
+            yield sample("muster_member_expiries_total", (("cause", cause),), counts.expiries[cause])
 
     def _shards(self) -> Iterator[str]:
         runtime = self._parts.runtime
@@ -121,16 +121,8 @@ class DaemonSeries:
         for clock, longest_ms in zip(("cpu", "wall"), watch.longest, strict=True):
             yield sample("muster_loop_longest_turn_seconds", (("clock", clock),), longest_ms / 1000)
         yield from self._one("muster_loop_lag_seconds", self._walk.late_ms / 1000)
-        now_s = self._parts.clock.now_ms() / 1000
-        elapsed_s, busy_s = now_s - self._scraped_s, watch.busy_s - self._busy_s
-        self._scraped_s, self._busy_s = now_s, watch.busy_s
-        yield from self._one("muster_loop_busy_ratio", min(busy_s / elapsed_s, 1.0) if elapsed_s > 0 else 0.0)
         yield from self._one("muster_loop_busy_seconds_total", watch.busy_s)
         yield from self._one("muster_stalls_seconds_total", self._parts.clock.stalled_ms / 1000)
-
-    def begin(self) -> None:
-        """Let the busy ratio begin here."""
-        self._scraped_s, self._busy_s = self._parts.clock.now_ms() / 1000, self._parts.turn_watch.busy_s
 
     def _disk(self) -> Iterator[str]:
         runtime, history = self._parts.runtime, self._parts.history()

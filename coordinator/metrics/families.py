@@ -69,12 +69,6 @@ DAEMON: Final = _families(
         "The longest turn so far, in CPU time and on the wall.",
     ),
     ("muster_loop_lag_seconds", "gauge", "", "How late the loop's last timer of this page fired."),
-    (
-        "muster_loop_busy_ratio",
-        "gauge",
-        "",
-        "Share of the time in which the loop did not wait, since the last scrape.",
-    ),
     ("muster_loop_busy_seconds_total", "counter", "", "Time in which the loop did not wait."),
     (
         "muster_stalls_seconds_total",
@@ -120,6 +114,12 @@ DAEMON: Final = _families(
         "shown",
         "Groups with series of their own (yes), and those summed (no).",
     ),
+    (
+        "muster_metrics_partitions",
+        "gauge",
+        "shown",
+        "Partitions with series of their own (yes), and those beyond muster.metrics.partitions.max (no).",
+    ),
 )
 """Of the daemon as a whole."""
 
@@ -128,6 +128,8 @@ GROUPS: Final = _families(
     ("muster_group_generation", "gauge", "group", "The group's generation; its epoch, in the consumer protocol."),
     ("muster_group_state", "gauge", "group state", "1 for the state that the group is in; others are absent."),
     ("muster_group_rebalances_total", "counter", "group cause", "Rebalances of the group that ended, by cause."),
+    ("muster_group_completed_rebalances_total", "counter", "group", "Rebalances of the group that ended: all of "
+     "them, and 0 before the first."),
     ("muster_group_rebalance_seconds_total", "counter", "group phase", "Time lost to those, by phase."),
     ("muster_group_last_rebalance_timestamp_seconds", "gauge", "group", "When the last one ended, since 1970."),
     ("muster_group_commits_total", "counter", "group", "Offsets that the group committed."),
@@ -158,6 +160,9 @@ KAFKA_EXPORTER: Final = _families(
      "ConsumerGroup at Topic/Partition"),
     ("kafka_consumergroup_lag_sum", "gauge", "consumergroup topic", "Current Approximate Lag of a ConsumerGroup "
      "at Topic for all partitions"),
+    ("kafka_topic_partitions", "gauge", "topic", "Number of partitions for this Topic"),
+    ("kafka_topic_partition_current_offset", "gauge", "topic partition", "Current Offset of a Broker at "
+     "Topic/Partition"),
 )  # fmt: skip
 """Under the names of danielqsj/kafka_exporter, if they are asked for."""
 
@@ -165,6 +170,8 @@ KMINION: Final = _families(
     ("kminion_kafka_consumer_group_info", "gauge", "group_id protocol protocol_type state coordinator_id", "1 if "
      "the group is in the stable state, otherwise 0."),
     ("kminion_kafka_consumer_group_members", "gauge", "group_id", "The number of members in the consumer group"),
+    ("kminion_kafka_consumer_group_empty_members", "gauge", "group_id", "It will report the number of members in "
+     "the consumer group with no partition assigned"),
     ("kminion_kafka_consumer_group_topic_lag", "gauge", "group_id topic_name", "The number of messages a consumer "
      "group is lagging behind across all partitions in a topic"),
     ("kminion_kafka_consumer_group_topic_partition_lag", "gauge", "group_id topic_name partition_id", "The number "

@@ -116,7 +116,7 @@ class GroupSeries:
         if shard is None or living is None:
             self._made.pop(group_id, None)
             return None
-        value, counts = label_value(group_id), self._counts.groups.get(group_id)
+        value, counts = label_value(group_id, OTHER), self._counts.groups.get(group_id)
         row = Row(
             label=f'group="{value}"',
             value=value,
@@ -150,7 +150,7 @@ class GroupSeries:
         return f"{COMMITS}{{{row.label}}} {self.commits_of(row.group_id)}\n"
 
     def _lines_of_others(self, name: str) -> Iterator[str]:
-        """Yield the line of all other groups, where there are any, or were while they did something."""
+        """Yield the line of all other groups: of counters always, else where there are any."""
         summed, others = self._walk.found.others, self._walk.others
         group = f'{name}{{group="{OTHER}"'
         match name:
@@ -159,10 +159,12 @@ class GroupSeries:
             case "muster_group_rebalances_total":
                 for cause, count in sorted(others.by_cause.items()):
                     yield f'{group},cause="{cause}"}} {count}\n'
-            case "muster_group_rebalance_seconds_total" if others.by_cause:
+            case "muster_group_completed_rebalances_total":
+                yield f"{group}}} {others.by_cause.total()}\n"
+            case "muster_group_rebalance_seconds_total":
                 yield f'{group},phase="join"}} {number(others.join_ms / 1000)}\n'
                 yield f'{group},phase="sync"}} {number(others.sync_ms / 1000)}\n'
-            case "muster_group_commits_total" if others.commits:
+            case "muster_group_commits_total":
                 yield f"{group}}} {others.commits}\n"
             case "muster_group_lag" if summed.groups:
                 yield f'{group},topic="{OTHER}"}} {summed.records}\n'
@@ -191,13 +193,16 @@ def _rebalances(row: Row) -> str:
     )
 
 
+def _completed(row: Row) -> str:
+    return f"muster_group_completed_rebalances_total{{{row.label}}} {row.rebalances}\n"
+
+
 def _lost(row: Row) -> str:
-    counts, name = row.counts, "muster_group_rebalance_seconds_total"
-    if counts is None:
-        return ""
+    name = "muster_group_rebalance_seconds_total"
+    join_ms, sync_ms = (0, 0) if row.counts is None else (row.counts.join_ms, row.counts.sync_ms)
     return (
-        f'{name}{{{row.label},phase="join"}} {number(counts.join_ms / 1000)}\n'
-        f'{name}{{{row.label},phase="sync"}} {number(counts.sync_ms / 1000)}\n'
+        f'{name}{{{row.label},phase="join"}} {number(join_ms / 1000)}\n'
+        f'{name}{{{row.label},phase="sync"}} {number(sync_ms / 1000)}\n'
     )
 
 
@@ -245,6 +250,7 @@ LINES: Final[dict[str, Callable[[Row], str]]] = {
     "muster_group_generation": _generation,
     "muster_group_state": _state,
     "muster_group_rebalances_total": _rebalances,
+    "muster_group_completed_rebalances_total": _completed,
     "muster_group_rebalance_seconds_total": _lost,
     "muster_group_last_rebalance_timestamp_seconds": _last_rebalance,
     "muster_group_heartbeat_margin_ratio": _margin,

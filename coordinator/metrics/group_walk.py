@@ -231,7 +231,8 @@ class GroupWalk:
             self.committed += count
             self.commits[group_id] = self.commits.get(group_id, 0) + count
             self.active_ms[group_id] = self._host.now_ms()
-            self.others.add_commits(group_id, count)
+            if self._is_shown(group_id):
+                self.others.add_commits(group_id, count)
 
     def _margin(self, shard: Shard, group_id: str) -> float | None:
         margin = min(shard.margins(group_id).values(), default=None)

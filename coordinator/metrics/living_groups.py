@@ -9,6 +9,7 @@ from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.states import STABLE as CLASSIC_STABLE
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.states import GroupState
+from coordinator.groups.consumer.waited_for import held_by
 from coordinator.metrics.lag import Topics
 from coordinator.metrics.rebalance_counts import CLASSIC, CONSUMER
 from coordinator.shard.shard import Shard
@@ -85,6 +86,28 @@ def _assigned(group: Group) -> Iterator[tuple[str, int]]:
             for topic in decode_assignment(member.assignment).assigned_partitions:
                 for partition in topic.partitions:
                     yield topic.topic, partition
+
+
+def empty_members(shard: Shard, group_id: str) -> int | None:
+    """Number of members that have no partition; None where `unassigned_partitions` knows nothing either."""
+    classic = shard.groups.get(group_id)
+    if classic is None:
+        group = shard.consumer_groups.get(group_id)
+        if group is None or group.state is not GroupState.STABLE:
+            return None
+        return sum(not held_by(group.currents[member_id]) for member_id in group.members)
+    if classic.state is not CLASSIC_STABLE or len(classic.members) > ASSIGNED_MEMBERS_MAX:
+        return None
+    try:
+        return sum(not any(_partitions_of(member.assignment)) for member in classic.members.values())
+    except DecodeError:
+        return None
+
+
+def _partitions_of(assignment: bytes) -> Iterator[list[int]]:
+    if assignment:
+        for topic in decode_assignment(assignment).assigned_partitions:
+            yield topic.partitions
 
 
 def _unassigned_consumer(group: ConsumerGroup, topics: Topics) -> int | None:

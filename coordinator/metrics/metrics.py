@@ -51,30 +51,24 @@ class Metrics:
         self._meter = LagMeter(registry, self.arrivals, self._unread, now_ms, runtime.wall_ms)
         self._log = RebalanceLog(now_ms)
         self.rebalances = RebalanceCounts(self._on_ended)
+        self._is_shown = shown_groups(
+            settings.muster_metrics_groups_include, settings.muster_metrics_groups_exclude
+        )
         self.walk = GroupWalk(
             runtime,
             self._meter,
             groups_max=settings.muster_metrics_groups_max,
-            is_shown=shown_groups(
-                settings.muster_metrics_groups_include, settings.muster_metrics_groups_exclude
-            ),
+            is_shown=self._is_shown,
             on_low_margin=self._log.on_low_margin,
         )
         self.walk.counted = self.rebalances.groups
         self._daemon = DaemonSeries(parts, self.rebalances, self.walk)
         self._groups = GroupSeries(runtime, registry, self.rebalances, self.walk)
-        self._partitions = PartitionSeries(
-            self._meter,
-            settings.muster_metrics_partitions,
-            settings.muster_metrics_compatible,
-            settings.node_id,
-            self._groups.commits_of,
-        )
+        self._partitions = PartitionSeries(self._meter, registry, settings, self._groups.commits_of)
         runtime.count_records = self._count_records
 
     def start(self) -> None:
         """Begin to walk the groups."""
-        self._daemon.begin()
         self.walk.start()
         self.timer_fired(READ)
 
@@ -105,7 +99,8 @@ class Metrics:
     def _on_ended(self, ended: Rebalance, counts: GroupCounts) -> None:
         self._log.on_ended(ended, counts)
         self.walk.active_ms[ended.group_id] = self._runtime.now_ms()
-        self.walk.others.add_rebalance(ended, counts.last_cause or "")
+        if self._is_shown(ended.group_id):
+            self.walk.others.add_rebalance(ended, counts.last_cause or "")
 
     # What is shown.
 
@@ -136,6 +131,9 @@ class Metrics:
                 rows.append(row)
         yield from self._groups.lines(rows)
         yield from self._partitions.lines(rows)
+        yield DAEMON["muster_metrics_partitions"].head
+        yield sample("muster_metrics_partitions", (("shown", "yes"),), self._partitions.shown)
+        yield sample("muster_metrics_partitions", (("shown", "no"),), self._partitions.left_out)
 
     # Single groups.
 

@@ -1,14 +1,22 @@
-"""The lines of single partitions, and those under the names of other exporters; only if they are asked for."""
+"""The lines of single partitions, and those under the names of other exporters; only if they are asked for.
+
+Of so many partitions at most as `muster.metrics.partitions.max` says, those of the groups first that are furthest
+behind, and of as many of topics: 20 groups with an offset in each of 10,000 partitions would be a page of 100 MB.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from coordinator.metrics.families import KAFKA_EXPORTER, KMINION, PARTITIONS, Family
 from coordinator.metrics.group_series import ROWS_AT_ONCE, Row, Shown
 from coordinator.metrics.lag import LagMeter
+from coordinator.metrics.living_groups import empty_members
 from coordinator.metrics.text import label_value, number
+from coordinator.offsets.topic_offsets import ROW
+from coordinator.settings.model import Settings
+from coordinator.topics.registry import TopicRegistry
 
 ALL: Final = "all"
 LAGGING: Final = "lagging"
@@ -38,31 +46,39 @@ class TopicRow(NamedTuple):
     offsets: int  # The sum of the committed offsets.
 
 
+class TopicPartition(NamedTuple):
+    """A partition of a topic, whoever reads it."""
+
+    topic: str
+    number: int
+    end: int
+
+
 class PartitionSeries:
-    """Makes the lines: `partitions` says of which partitions, `compatible` under whose names as well."""
+    """Makes the lines: the settings say of which partitions, and under whose names as well."""
 
     def __init__(
-        self,
-        meter: LagMeter,
-        partitions: str,
-        compatible: Collection[str],
-        node_id: int,
-        commits_of: Callable[[str], int],
+        self, meter: LagMeter, topics: TopicRegistry, settings: Settings, commits_of: Callable[[str], int]
     ) -> None:
-        self._meter, self._partitions, self._node_id = meter, partitions, node_id
-        self._commits_of = commits_of
-        self._kafka_exporter = "kafka_exporter" in compatible
-        self._kminion = "kminion" in compatible
+        self._meter, self._topics, self._commits_of = meter, topics, commits_of
+        self._partitions, self._node_id = settings.muster_metrics_partitions, settings.node_id
+        self._most = settings.muster_metrics_partitions_max
+        self._kafka_exporter = "kafka_exporter" in settings.muster_metrics_compatible
+        self._kminion = "kminion" in settings.muster_metrics_compatible
+        self.shown = self.left_out = 0
+        """Partitions, as of the last page."""
 
     def lines(self, rows: Sequence[Shown]) -> Iterator[str]:
         """Yield the head of each metric, and its lines; or "" where there was work."""
+        self.shown = self.left_out = 0
         if self._partitions == OFF and not (self._kafka_exporter or self._kminion):
             return
         found: list[PartitionRow] = []
         topics: list[TopicRow] = []
-        for each in rows:
+        for each in sorted(rows, key=_records, reverse=True):
             for _ in self._look_up(each.row, found, topics):
                 yield ""
+        self.shown = len(found)
         if self._partitions != OFF:
             shown = found if self._partitions == ALL else [each for each in found if each.records]
             yield from _many(PARTITIONS, shown, _OWN)
@@ -72,27 +88,49 @@ class PartitionSeries:
             yield from _of_groups(rows, lambda shown: _members(shown, name, "consumergroup"))
             yield from _many(KAFKA_EXPORTER, found, _KAFKA_EXPORTER)
             yield from _many(KAFKA_EXPORTER, topics, _KAFKA_EXPORTER_TOPICS)
+            yield from self._lines_of_topics()
         if self._kminion:
             yield from self._lines_of_kminion(rows, found, topics)
 
     def _look_up(self, row: Row, found: list[PartitionRow], topics: list[TopicRow]) -> Iterator[None]:
-        """Add the partitions and topics of a group; yield now and then."""
+        """Add the topics of a group, and its partitions while there is room; yield now and then."""
+        is_all = self._partitions == ALL or self._kafka_exporter or self._kminion
         for topic, offsets in tuple(row.shard.offsets.by_topic(row.group_id).items()):
             partitions, ends = self._meter.ends_of(topic)
             name = label_value(topic)
             records = total = 0
-            for number_of, (index, committed) in enumerate([*offsets.items()]):
+            of_partitions = zip(offsets.partitions[:], ROW.iter_unpack(bytes(offsets.rows)), strict=True)
+            for number_of, (index, (offset, *_)) in enumerate(of_partitions):
                 if number_of % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
                     yield
                 if index >= len(ends):
                     continue
-                behind = max(ends[index] - committed.offset, 0)
-                waited_s = self._meter.seconds(partitions[index], committed.offset) if behind else 0.0
-                found.append(PartitionRow(row.value, name, index, committed.offset, behind, waited_s))
-                records, total = records + behind, total + committed.offset
+                behind = max(ends[index] - offset, 0)
+                records, total = records + behind, total + offset
+                if not (behind or is_all):
+                    continue
+                if len(found) >= self._most:
+                    self.left_out += 1
+                    continue
+                waited_s = self._meter.seconds(partitions[index], offset) if behind else 0.0
+                found.append(PartitionRow(row.value, name, index, offset, behind, waited_s))
             if partitions:
                 topics.append(TopicRow(row.value, name, records, total))
             yield
+
+    def _lines_of_topics(self) -> Iterator[str]:
+        """Yield the lines of all topics, whether or not a group reads them."""
+        counts = KAFKA_EXPORTER["kafka_topic_partitions"]
+        ends: list[TopicPartition] = []
+        yield counts.head
+        for topic in self._topics.all():
+            name, of_topic = label_value(topic.name), self._meter.ends_of(topic.name)[1]
+            yield f'{counts.name}{{topic="{name}"}} {len(of_topic)}\n'
+            room = max(self._most - len(ends), 0)
+            ends += [TopicPartition(name, index, end) for index, end in enumerate(of_topic[:room])]
+            self.left_out += max(len(of_topic) - room, 0)
+        self.shown += len(ends)
+        yield from _many(KAFKA_EXPORTER, ends, _TOPIC_PARTITIONS)
 
     def _lines_of_kminion(
         self, rows: Sequence[Shown], found: Sequence[PartitionRow], topics: Sequence[TopicRow]
@@ -106,6 +144,11 @@ class PartitionSeries:
         for name, lines_of in of_groups.items():
             yield KMINION[name].head
             yield from _of_groups(rows, lines_of)
+        name = f"{prefix}_empty_members"
+        yield KMINION[name].head
+        for shown in rows:  # Each by itself: members' assignments are decoded.
+            empty = empty_members(shown.row.shard, shown.row.group_id)
+            yield "" if empty is None else f'{name}{{group_id="{shown.row.value}"}} {empty}\n'
         yield from _many(KMINION, found, _KMINION)
         yield from _many(KMINION, topics, _KMINION_TOPICS)
 
@@ -126,6 +169,10 @@ class PartitionSeries:
             f'coordinator_id="{self._node_id}"'
         )
         return f"kminion_kafka_consumer_group_info{{{labels}}} {int(row.living.state == 'Stable')}\n"
+
+
+def _records(shown: Shown) -> int:
+    return shown.row.found.records
 
 
 def _of_groups(rows: Sequence[Shown], line_of: Callable[[Shown], str]) -> Iterator[str]:
@@ -153,6 +200,9 @@ _KAFKA_EXPORTER_TOPICS: Final[Mapping[str, Value]] = {
     "kafka_consumergroup_current_offset_sum": lambda row: row.offsets,
     "kafka_consumergroup_lag_sum": lambda row: row.records,
 }
+_TOPIC_PARTITIONS: Final[Mapping[str, Value]] = {
+    "kafka_topic_partition_current_offset": lambda row: row.end,
+}
 _KMINION: Final[Mapping[str, Value]] = {
     "kminion_kafka_consumer_group_topic_partition_lag": lambda row: row.records,
 }
@@ -164,7 +214,7 @@ _KMINION_TOPICS: Final[Mapping[str, Value]] = {
 
 def _many(
     families: Mapping[str, Family],
-    rows: Sequence[PartitionRow] | Sequence[TopicRow],
+    rows: Sequence[PartitionRow] | Sequence[TopicRow] | Sequence[TopicPartition],
     values: Mapping[str, Value],
 ) -> Iterator[str]:
     """Yield the lines of some metrics of partitions, or of topics."""
@@ -175,7 +225,7 @@ def _many(
             yield "".join([_line(families[name], row, value_of(row)) for row in some])
 
 
-def _line(family: Family, row: PartitionRow | TopicRow, value: float | None) -> str:
+def _line(family: Family, row: PartitionRow | TopicRow | TopicPartition, value: float | None) -> str:
     """One line; none if there is no value. The labels are those of the metric, in its order."""
     if value is None:
         return ""

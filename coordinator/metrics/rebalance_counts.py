@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Final
 
 from coordinator.effects import GroupEvent
-from coordinator.groups.causes import CauseKind
+from coordinator.groups.causes import ONLY_OBSERVED, CauseKind
 from coordinator.groups.classic.states import DEAD
 from coordinator.history.rebalances import (
     ASSIGNING,
+    ENDS_OF_A_PHASE,
     JOINING,
     REBALANCING,
     RECONCILING,
@@ -59,6 +60,25 @@ EXPIRIES: Final = frozenset(
     )
 )
 """Causes by which members are removed that did not ask for it."""
+
+_BEGIN_NOTHING: Final = ENDS_OF_A_PHASE | {
+    kind.slug
+    for kind in (
+        *ONLY_OBSERVED,
+        CauseKind.GROUP_DELETED,
+        CauseKind.OFFSETS_EXPIRED,
+        CauseKind.EVENTS_DROPPED,
+        CauseKind.GROUP_MAX_SIZE_REACHED,
+        CauseKind.JOIN_PHASE_EXTENDED,
+    )
+}
+
+BEGINNINGS: Final = frozenset(
+    (protocol, cause)
+    for protocol in (CLASSIC, CONSUMER)
+    for cause in ({kind.slug for kind in CauseKind} - _BEGIN_NOTHING | {UNKNOWN_CAUSE})
+)
+"""What rebalances are counted by that may come, so that a counter can be 0 before the first: rather too many."""
 
 _KIND_OF_PHASE: Final = {JOINING: CLASSIC, SYNCING: CLASSIC, ASSIGNING: CONSUMER, RECONCILING: CONSUMER}
 

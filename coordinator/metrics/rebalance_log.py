@@ -1,6 +1,7 @@
 """The log line of each rebalance that has ended, and the warnings of storms and of members that were nearly lost.
 
-Their fields are named as those of `__group_events` are. At a bounded rate: a storm ends thousands of them.
+Their fields are named as those of `__group_events` are, and times as in the table `rebalances`. A storm ends
+thousands of rebalances, and ids have up to 32 KB: so lines are few, and long ids are cut as in labels.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import structlog
 from coordinator.history.rebalances import Rebalance
 from coordinator.metrics.bounded_log import BoundedLog
 from coordinator.metrics.rebalance_counts import STORM_MS, STORM_REBALANCES, GroupCounts
+from coordinator.metrics.text import cut
 
 LINES_PER_SECOND: Final = 5
 
@@ -40,27 +42,31 @@ class RebalanceLog:
         """Warn of a group of which a member was heard with less than LOW_MARGIN of its session left."""
         self._margins.write(
             "a member was nearly lost: little was left of its session when it was heard",
-            lambda: {"group": group_id, "margin": round(margin, 3)},
+            lambda: {"group_id": cut(group_id), "margin": round(margin, 3)},
         )
 
 
 def _fields(rebalance: Rebalance) -> dict[str, Any]:
     return {
-        "group": rebalance.group_id,
-        "generation": rebalance.generation_id,
-        "cause": rebalance.cause,
-        "client": rebalance.client_id,
-        "took_ms": rebalance.duration_ms,
-        "joining_ms": rebalance.join_ms,
-        "waited_for": rebalance.last_client_id,
+        "group_id": cut(rebalance.group_id),
+        "generation_id": rebalance.generation_id,
+        "rebalance_cause": rebalance.cause,
+        "client_id": _cut(rebalance.client_id),
+        "duration_ms": rebalance.duration_ms,
+        "join_ms": rebalance.join_ms,
+        "last_client_id": _cut(rebalance.last_client_id),
     }
 
 
 def _storm_fields(rebalance: Rebalance, counts: GroupCounts) -> dict[str, Any]:
     return {
-        "group": rebalance.group_id,
+        "group_id": cut(rebalance.group_id),
         "rebalances": STORM_REBALANCES,
         "within_s": STORM_MS // 1000,
-        "last_cause": counts.last_cause,
-        "client": rebalance.client_id,
+        "rebalance_cause": counts.last_cause,
+        "client_id": _cut(rebalance.client_id),
     }
+
+
+def _cut(client_id: str | None) -> str | None:
+    return None if client_id is None else cut(client_id)

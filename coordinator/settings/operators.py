@@ -13,6 +13,9 @@ from coordinator.settings.types import Choice, Count, FreeText, Whole, Words
 GROUPS_MAX: Final = 100_000
 """The most groups with series of their own: some 20 series and 3 KB of text each."""
 
+METRIC_PARTITIONS_MAX: Final = 1_000_000
+"""The most partitions with series of their own: up to some 10 lines and 1 KB of text each."""
+
 COMPATIBLE: Final = ("kafka_exporter", "kminion")
 """Exporters whose names /metrics can have beside its own."""
 
@@ -65,6 +68,10 @@ class OperatorSettings(BaseModel):
     )
     muster_metrics_partitions: Annotated[str, Choice(PARTITIONS)] = Field(
         "off", description="Partitions with series of their own, of those groups; lagging: those with a lag."
+    )
+    muster_metrics_partitions_max: Annotated[int, Whole(0, METRIC_PARTITIONS_MAX)] = Field(
+        10_000,
+        description="Partitions with series of their own, under whatever names; the others are counted.",
     )
     muster_metrics_compatible: Annotated[tuple[str, ...], Words(COMPATIBLE)] = Field(
         (), description="Exporters under whose names the figures are shown as well."

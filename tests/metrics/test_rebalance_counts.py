@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from structlog.testing import capture_logs
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind as Kind
+from coordinator.history.rebalances import Rebalance
 from coordinator.metrics.rebalance_counts import STORM_MS, STORM_REBALANCES, RebalanceCounts
 from coordinator.metrics.rebalance_log import LINES_PER_SECOND, RebalanceLog
 from tests.spark.events.histories import event
@@ -96,15 +97,36 @@ def test_a_finished_rebalance_has_a_line_with_the_fields_of_the_topic() -> None:
         {
             "event": "group rebalanced",
             "log_level": "info",
-            "group": "g",
-            "generation": 2,
-            "cause": "session_expired",
-            "client": "b-1",
-            "took_ms": 1000,
-            "joining_ms": 900,
-            "waited_for": "a-1",
+            "group_id": "g",
+            "generation_id": 2,
+            "rebalance_cause": "session_expired",
+            "client_id": "b-1",
+            "duration_ms": 1000,
+            "join_ms": 900,
+            "last_client_id": "a-1",
         }
     ]
+    times = {"duration_ms", "join_ms"}
+    assert lines[0].keys() - {"event", "log_level"} - times <= {each.name for each in fields(GroupEvent)}
+    assert times <= set(Rebalance._fields)
+
+
+def test_ids_of_any_length_make_no_long_lines() -> None:
+    """A storm of a group with an id of 32 KB would else write megabytes, and who names it is a client."""
+    clock, long = ManualClock(), "x" * 32_000
+    log = RebalanceLog(clock)
+    counts = RebalanceCounts(log.on_ended)
+    with capture_logs() as lines:
+        for number in range(STORM_REBALANCES):
+            for each in later(number * 10_000, group_id=long, generation_id=number + 2):
+                counts.add(replace(each, client_id=long, last_client_id=long))
+        log.on_low_margin(long, 0.05)
+    assert {each["event"] for each in lines} == {
+        "group rebalanced",
+        "group rebalances again and again",
+        "a member was nearly lost: little was left of its session when it was heard",
+    }
+    assert max(len(str(each)) for each in lines) < 1200
 
 
 def test_many_rebalances_a_second_have_few_lines_and_the_number_of_the_others() -> None:
@@ -135,7 +157,7 @@ def test_a_group_that_rebalances_again_and_again_is_warned_of_once_in_a_while() 
                 counts.add(each)
     (warning,) = [each for each in lines if each["log_level"] == "warning"]
     assert warning["rebalances"] == STORM_REBALANCES
-    assert warning["last_cause"] == "session_expired"
+    assert warning["rebalance_cause"] == "session_expired"
 
 
 def test_rebalances_far_apart_are_no_storm() -> None:
@@ -151,4 +173,6 @@ def test_a_member_that_was_nearly_lost_is_warned_of() -> None:
     log = RebalanceLog(ManualClock())
     with capture_logs() as lines:
         log.on_low_margin("g", 0.0512)
-    assert [(each["log_level"], each["group"], each["margin"]) for each in lines] == [("warning", "g", 0.051)]
+    assert [(each["log_level"], each["group_id"], each["margin"]) for each in lines] == [
+        ("warning", "g", 0.051)
+    ]

@@ -74,6 +74,7 @@ GIVEN: Final[dict[str, Any]] = {
     "muster_metrics_groups_include": "in.*",
     "muster_metrics_groups_exclude": ".*out",
     "muster_metrics_partitions": "lagging",
+    "muster_metrics_partitions_max": 66,
     "muster_metrics_compatible": ("kminion",),
 }
 
@@ -295,6 +296,7 @@ ARRIVALS: Final[tuple[Arrival, ...]] = (
     # Metrics.
     ("muster_metrics_groups_max", lambda daemon: daemon.metrics.walk._groups_max),
     ("muster_metrics_partitions", lambda daemon: daemon.metrics._partitions._partitions),
+    ("muster_metrics_partitions_max", lambda daemon: daemon.metrics._partitions._most),
     ("muster_metrics_compatible", compatible_names),
     (
         "log_retention_check_interval_ms",
