@@ -268,3 +268,40 @@ def test_each_rule_has_a_name_and_a_text_of_its_own() -> None:
     names = [rule.name for rule in RULES]
     assert len(set(names)) == len(names)
     assert set(names) == CASES.keys() == RULE_TEXTS.keys()
+
+
+SCALED_IN = (
+    before(4, joined("app-2")),
+    before(3, joined("app-3")),
+    before(2, event(K.MEMBER_LEFT, "app-2", CLOSED)),
+)
+WENT_TWICE = (
+    before(9, event(K.MEMBER_LEFT, "app-1", CLOSED)),
+    before(8, joined("app-1")),
+    before(7, event(K.MEMBER_LEFT, "app-1", CLOSED)),
+    before(6, joined("app-1")),
+    before(5, event(K.MEMBER_LEFT, "app-2", CLOSED)),
+    before(4, joined("app-2")),
+)
+
+
+@pytest.mark.parametrize(
+    ("case", "rule"),
+    [
+        pytest.param(Case(gone(K.MEMBER_LEFT, said=CLOSED), SCALED_IN), "left_closed", id="scaled in"),
+        pytest.param(
+            Case(
+                joined(),
+                [before(2, joined("app-1"))],
+                [gone(K.SESSION_EXPIRED), event(K.SESSION_EXPIRED, "app-1")],
+            ),
+            "joined",
+            id="new, and both expire later",
+        ),
+        pytest.param(Case(joined("app-9"), ROLLED), "joined", id="new, while others are restarted"),
+        pytest.param(Case(gone(K.MEMBER_LEFT, said=CLOSED), WENT_TWICE), "left_closed", id="one went twice"),
+    ],
+)
+def test_who_did_not_go_and_then_come_back_was_not_restarted(case: Case, rule: str) -> None:
+    found = explanation(case)
+    assert (found.rule, "back" in " ".join([found.because, *found.evidence])) == (rule, False)

@@ -6,6 +6,7 @@ that comes back has a new member id.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -122,14 +123,19 @@ class Case:
 
     @property
     def rolled(self) -> list[str]:
-        """The clients that went and came back lately, each once, if there are several: as in a rolling restart."""
+        """The clients that went and then came back lately, each once, if there are several: a rolling restart."""
         since_ms = self.event.wall_ms - ROLLING_MS
         lately = [event for event in (*self.earlier, self.event, *self.rest) if event.wall_ms >= since_ms]
-        gone = [each for each in map(identity, _of(lately, DEPARTURES)) if each is not None]
-        came = {identity(event) for event in _of(lately, ARRIVALS)}
-        once = {each for each in gone if gone.count(each) == 1}
-        back = [event for event in _of(lately, DEPARTURES) if identity(event) in once & came]
-        return [who(event) for event in back] if len(back) > 1 else []
+        went = Counter(identity(event) for event in _of(lately, DEPARTURES))
+        back: list[GroupEvent] = []
+        come: set[Identity] = set()
+        for event in reversed(lately):  # One that had joined before it went is not back.
+            client = identity(event)
+            if client is not None and event.cause in ARRIVALS:
+                come.add(client)
+            elif event.cause in DEPARTURES and client in come and went[client] == 1:
+                back.append(event)
+        return [who(event) for event in reversed(back)] if len(back) > 1 else []
 
     def _with_cause(self, kind: CauseKind) -> list[GroupEvent]:
         return _of((self.event, *self.rest), {kind.slug})

@@ -44,7 +44,7 @@ JOINS: Final = (
         "{who} came back, as one of several members that are restarted one after the other",
         (ev.rolled, ev.departure),
         STATIC,
-        when.is_rolling,
+        when.is_rolled,
         is_guess=True,
     ),
     Rule(
