@@ -106,7 +106,8 @@ def test_the_last_rebalance_is_told_with_evidence_repetition_and_advice() -> Non
         "session.timeout.ms is not the thing to raise.",
         "  Its max.poll.interval.ms is 300000 (what it sends as its rebalance timeout).",
         "  4.0 s joining, 41 ms assigning; app-1 at 10.0.0.7 came last, after 4.0 s.",
-        "  No member read orders and refunds meanwhile.",
+        "  Its assignor, range, is eager: members give up all partitions as they join again, and read on until "
+        "then.",
         "  This is the third time today for app-3 at 10.0.0.9.",
         "  Advice: fewer records per poll on app-3 at 10.0.0.9 (max.poll.records), or a longer "
         "max.poll.interval.ms there.",
@@ -229,6 +230,19 @@ def test_an_inferred_cause_is_said_to_be_inferred() -> None:
 def test_a_cooperative_group_kept_what_stayed() -> None:
     found = list(lines(asked(THREE_TIMES, group=replace(GROUP, protocol="cooperative-sticky"))))
     assert "  Its assignor, cooperative-sticky, is cooperative: members kept what stayed theirs." in found
+
+
+@pytest.mark.parametrize(
+    ("begin", "assignor"),
+    [
+        pytest.param(joined(states=("Empty", PREPARING)), "range", id="its first member"),
+        pytest.param(joined(states=("Empty", PREPARING)), "cooperative-sticky", id="likewise"),
+        pytest.param(joined(), "own", id="an assignor of the application's own"),
+    ],
+)
+def test_nothing_is_said_of_reading_where_nothing_is_known_of_it(begin: GroupEvent, assignor: str) -> None:
+    said = asked(rebalance(begin, 8), group=replace(GROUP, protocol=assignor)).course
+    assert said == ("4.0 s joining, 41 ms assigning; app-1 at 10.0.0.7 came last, after 4.0 s.",)
 
 
 def test_names_of_clients_are_shown_without_what_moves_a_terminal() -> None:
