@@ -250,6 +250,15 @@ def test_the_metrics_that_are_named_are_those_that_are_kept() -> None:
     assert METRICS.items() <= kept.items()
 
 
+@pytest.mark.parametrize(
+    ("silent_ms", "begin"),
+    [(4_000, "Its heartbeats went on, the last 4.0 s before"), (4_001, "It was last heard 4.0 s before")],
+)
+def test_a_member_with_a_short_session_heartbeats_every_three_seconds(silent_ms: int, begin: str) -> None:
+    late = gone(K.SYNC_TIMEOUT, session_timeout_ms=6_000, session_left_ms=6_000 - silent_ms)
+    assert explanation(Case(late)).evidence[0].startswith(begin)
+
+
 def test_there_is_a_rule_for_every_cause_and_the_last_of_each_has_no_condition() -> None:
     last = {rule.kind: rule for rule in RULES}
     assert last.keys() == set(CauseKind)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from coordinator.groups.causes import CauseKind
+from coordinator.groups.waited_members import is_silent
 from muster.groups.why.cases import Case, who
 from muster.groups.why.client_texts import is_telling
 from muster.groups.why.words import clock, name, names, quoted, sentence, span
@@ -17,9 +18,6 @@ Evidence: TypeAlias = Callable[[Case], str | None]
 
 _OK_SHARE = 0.2
 """A session with more than this share of it left, when its member went, was not close to its end."""
-
-_BEATS_SHARE = 0.4
-"""A member that heartbeats is silent for a third of its session at most, as clients have it, and a little more."""
 
 
 def said(case: Case) -> str | None:
@@ -74,7 +72,7 @@ def heartbeats(case: Case) -> str | None:
     if not total_ms or left_ms is None:
         return None
     silent_ms = total_ms - left_ms
-    if silent_ms <= total_ms * _BEATS_SHARE:
+    if not is_silent(silent_ms, total_ms):
         return f"Its heartbeats went on, the last {span(silent_ms)} before: it was alive, but did not do its part."
     return f"It was last heard {span(silent_ms)} before, within its session of {span(total_ms)}."
 
