@@ -259,6 +259,11 @@ def test_a_member_with_a_short_session_heartbeats_every_three_seconds(silent_ms:
     assert explanation(Case(late)).evidence[0].startswith(begin)
 
 
+def test_an_administrator_who_gives_no_reason_is_not_said_to_have_one() -> None:
+    found = explanation(Case(gone(K.MEMBER_LEFT, said="member was removed by an admin")))
+    assert (found.rule, found.evidence) == ("left_by_admin", ())
+
+
 def test_there_is_a_rule_for_every_cause_and_the_last_of_each_has_no_condition() -> None:
     last = {rule.kind: rule for rule in RULES}
     assert last.keys() == set(CauseKind)

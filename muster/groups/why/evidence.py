@@ -11,7 +11,7 @@ from typing import TypeAlias
 from coordinator.groups.causes import CauseKind
 from coordinator.groups.waited_members import is_silent
 from muster.groups.why.cases import Case, who
-from muster.groups.why.client_texts import is_telling
+from muster.groups.why.client_texts import Said, is_telling
 from muster.groups.why.words import clock, name, names, quoted, sentence, span
 
 Evidence: TypeAlias = Callable[[Case], str | None]
@@ -30,6 +30,12 @@ def said_otherwise(case: Case) -> str | None:
     """What the client said where that is not what the rule goes by."""
     reason = case.event.client_reason
     return f"The reason given: {quoted(reason)}" if is_telling(reason) and reason else None
+
+
+def admins_reason(case: Case) -> str | None:
+    """What the administrator gave as the reason: the admin client puts it behind a text of its own."""
+    reason = (case.event.client_reason or "").removeprefix(Said.REMOVED_BY_ADMIN.value).removeprefix(": ")
+    return f"The administrator gave as the reason: {quoted(reason)}" if reason else None
 
 
 def said_nothing(case: Case) -> str | None:

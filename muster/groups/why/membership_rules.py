@@ -121,7 +121,7 @@ DEPARTURES: Final = (
         _K.MEMBER_LEFT,
         "left_by_admin",
         "an administrator removed {who}",
-        (ev.said, ev.removed),
+        (ev.admins_reason, ev.removed),
         "a member that still runs comes back at once; stop it first",
         when.said(Said.REMOVED_BY_ADMIN),
     ),
