@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from coordinator.effects import GroupEvent, Observed
+from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
 from muster.groups.descriptions import CLASSIC, CONSUMER, GroupDescription, MemberDescription
 from muster.groups.rebalance_views import rebalance_views
 from muster.groups.why.answers import Answer, Question, answer
@@ -17,6 +18,7 @@ from muster.groups.why.tables import answer_json, lines
 from muster.groups.why.waiting import MissingMember, Waiting, sentences, waiting_of
 from protocol.topic_partition import TopicPartition
 from tests.groups.consumer import Consumer, form_group
+from tests.groups.consumer_groups.new_member import NewMember, settle
 from tests.groups.driver import Driver
 from tests.why_events import (  # noqa: F401
     CLOSED,
@@ -359,3 +361,28 @@ def test_a_rebalance_that_the_coordinator_made_says_how_long_it_may_last() -> No
     (left,) = [each for each in driver.history if each.cause == "member_left"]
     assert (left.phase_timeout_ms, left.rebalance_timeout_ms) == (60_000, 60_000)
     assert left.session_timeout_ms == 10_000
+
+
+def test_a_consumer_group_is_told_in_its_own_words_from_its_first_member_on() -> None:
+    """The rebalance of an only member is one event, out of an empty group or into one."""
+    driver = Driver(consumer_settings=ConsumerGroupSettings(assignment_interval_ms=0))
+    heads: list[tuple[str, str, str]] = []
+
+    def ask() -> None:
+        found = asked(driver.history)
+        head = next(lines(found)).partition(" (")[2].split(" at ")[0]
+        heads.append((head, found.course[0].split(";")[0], found.course[-1].split("; ")[-1]))
+
+    for member_id in ("one", "two"):
+        member = NewMember(driver, member_id)
+        settle(member)
+        ask()
+        member.beat(member_epoch=-1)
+        ask()
+    spent = "0 ms assigning, 0 ms reconciling"
+    assert heads == [
+        ("epoch 2) because one", spent, "one at 10.0.0.1 was waited for, after 0 ms."),
+        ("epoch 3) because one", f"{spent}.", "The group had no members afterwards."),
+        ("epoch 4) because two", spent, "two at 10.0.0.1 was waited for, after 0 ms."),
+        ("epoch 5) because two", f"{spent}.", "The group had no members afterwards."),
+    ]

@@ -37,6 +37,7 @@ RULES: Final = {
     "new_partitions": Rule("partitions_assigned"),
     "new_partitions_of_a_consumer_group": Rule("topics_changed"),
     "a_closed_member_of_the_consumer_protocol": GONE,
+    "a_first_member_of_the_consumer_protocol": Rule("joined_first"),
     "a_deployment_that_is_scaled_out": Rule("joined_scaled_out"),
     "a_static_restart": Rule("joined", "static_restart"),
 }

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
-from coordinator.history.rebalances import ASSIGNING, RECONCILING
+from coordinator.history.rebalances import ASSIGNING, RECONCILING, is_whole
 from muster.groups.why.client_texts import Said, meaning
 from muster.groups.why.words import member_name
 
@@ -83,8 +83,7 @@ class Case:
         """Whether the group was one of the consumer protocol then, as its states show."""
         events = (self.event, *self.rest)
         states = {state for event in events for state in (event.from_state, event.to_state)}
-        is_whole = self.event.rebalance_cause is not None and self.event.from_state == "Stable"
-        return is_whole or not states.isdisjoint((ASSIGNING, RECONCILING))
+        return is_whole(self.event) or not states.isdisjoint((ASSIGNING, RECONCILING))
 
     @property
     def who(self) -> str:
