@@ -319,3 +319,56 @@ WENT_TWICE = (
 def test_who_did_not_go_and_then_come_back_was_not_restarted(case: Case, rule: str) -> None:
     found = explanation(case)
     assert (found.rule, "back" in " ".join([found.because, *found.evidence])) == (rule, False)
+
+
+def alike(number: int, minutes: float, kind: CauseKind = K.MEMBER_JOINED) -> GroupEvent:
+    """One of several members whose clients have the same id on the same host, as librdkafka's default is."""
+    return before(minutes, event(kind, "rdkafka", member_id=f"rdkafka-{number}"))
+
+
+THREE_ALIKE = (
+    alike(1, 20),
+    alike(2, 19),
+    alike(3, 18),
+    alike(1, 3, K.MEMBER_LEFT),
+    alike(2, 2, K.MEMBER_LEFT),
+)
+ALIKE = "3 members with this client id and host were there at once: they may be different clients."
+
+
+@pytest.mark.parametrize(
+    ("case", "rule", "is_guess"),
+    [
+        pytest.param(Case(alike(4, 0), THREE_ALIKE), "joined_flapping", True, id="scaled out"),
+        pytest.param(Case(alike(3, 0, K.MEMBER_LEFT), THREE_ALIKE), "left_flapping", True, id="scaled in"),
+        pytest.param(
+            Case(alike(4, 0), [*THREE_ALIKE[2:4], before(70, alike(5, 0)), alike(5, 1, K.MEMBER_LEFT)]),
+            "joined_after_departure",
+            True,
+            id="two of them",
+        ),
+        pytest.param(Case(joined(), FLAPPED), "joined_flapping", False, id="one at a time"),
+        pytest.param(
+            Case(alike(4, 0), [*THREE_ALIKE[:1], alike(1, 15, K.MEMBER_LEFT), alike(2, 10)]),
+            "joined",
+            False,
+            id="no departure lately",
+        ),
+    ],
+)
+def test_what_clients_that_look_alike_did_is_a_guess(case: Case, rule: str, is_guess: bool) -> None:
+    found = explanation(case)
+    said = any(line.endswith("they may be different clients.") for line in found.evidence)
+    assert (found.rule, found.is_guess, said) == (rule, is_guess, is_guess)
+
+
+def test_how_many_members_look_alike_is_said() -> None:
+    assert explanation(Case(alike(4, 0), THREE_ALIKE)).evidence[-1] == ALIKE
+
+
+def test_a_group_that_was_empty_had_nobody_who_looks_alike() -> None:
+    """Who had gone without an event, as one that was removed with others, is there no longer."""
+    emptied = before(12, nobody(K.GROUP_EMPTIED, states=(PREPARING, "Empty")))
+    assert Case(alike(4, 0), [*THREE_ALIKE[:1], emptied]).alike_count == 1
+    assert Case(alike(4, 0), THREE_ALIKE[:1]).alike_count == 2
+    assert Case(static(K.MEMBER_LEFT), [static(K.MEMBER_JOINED, member_id="i-3-1")]).alike_count == 0

@@ -17,6 +17,7 @@ from muster.groups.descriptions import CLASSIC, GroupDescription
 from muster.groups.rebalance_views import RebalanceView, rebalance_views
 from muster.groups.why.cases import Case, identity, is_inferred, who
 from muster.groups.why.client_texts import meaning
+from muster.groups.why.evidence import alike
 from muster.groups.why.rules import rule_of
 from muster.groups.why.waiting import Waiting, waiting_of
 from muster.groups.why.words import local, member_name, name, names, ordinal, span
@@ -119,14 +120,15 @@ def explanation(case: Case) -> Explanation:
     if rule is None:
         clause = f"of a cause that this version does not know: {name(event.reason or event.cause)}"
         return Explanation(event.wall_ms, event.cause, None, clause, is_inferred=is_inferred(event))
+    evidence = (*rule.evidence, alike) if rule.same_client else rule.evidence
     return Explanation(
         event.wall_ms,
         event.cause,
         rule.name,
         rule.because.format(who=case.who),
-        tuple(line for each in rule.evidence if (line := each(case)) is not None),
+        tuple(line for each in evidence if (line := each(case)) is not None),
         rule.advice.format(who=case.who),
-        rule.is_guess,
+        rule.is_guess or (rule.same_client and case.alike_count > 1),
         is_inferred(event),
     )
 

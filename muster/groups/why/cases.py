@@ -121,6 +121,24 @@ class Case:
         return min(gone, came) >= FLAPPING_MIN - 1 and gone + came >= 2 * FLAPPING_MIN - 1
 
     @property
+    def alike_count(self) -> int:
+        """The most members at once that looked like the same client, as far as events show it."""
+        mine = identity(self.event)
+        if mine is None or self.is_static:  # An instance id is of one member at a time.
+            return 0
+        there: set[str | None] = set()
+        most = 0
+        for event in (*self.earlier, self.event):
+            if identity(event) == mine and event.cause in ARRIVALS | DEPARTURES:
+                there.add(event.member_id)  # Who goes was there.
+                most = max(most, len(there))
+            if event.cause in DEPARTURES:
+                there -= {event.member_id, *event.removed_member_ids}
+            if event.to_state in ("Empty", "Dead"):
+                there.clear()
+        return most
+
+    @property
     def rolled(self) -> list[str]:
         """The clients that went and then came back lately, each once, if there are several: a rolling restart."""
         since_ms = self.event.wall_ms - ROLLING_MS

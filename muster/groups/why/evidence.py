@@ -163,6 +163,14 @@ def comings_and_goings(case: Case) -> str | None:
     return f"It has joined {case.arrival_count} times within the hour."
 
 
+def alike(case: Case) -> str | None:
+    """That what is taken for one client may be several."""
+    count = case.alike_count
+    if count < 2:
+        return None
+    return f"{count} members with this client id and host were there at once: they may be different clients."
+
+
 def joined(case: Case) -> str | None:
     """The members that joined within the rebalance, where there are several."""
     every = [who(event) for event in case.joined]
