@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from coordinator.effects import GroupEvent, Observed
+from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
 from muster.groups.descriptions import CLASSIC, CONSUMER, GroupDescription, MemberDescription
 from muster.groups.rebalance_views import rebalance_views
 from muster.groups.why.answers import Answer, Question, answer
@@ -17,6 +18,7 @@ from muster.groups.why.tables import answer_json, lines
 from muster.groups.why.waiting import MissingMember, Waiting, sentences, waiting_of
 from protocol.topic_partition import TopicPartition
 from tests.groups.consumer import Consumer, form_group
+from tests.groups.consumer_groups.new_member import NewMember, settle
 from tests.groups.driver import Driver
 from tests.why_events import (  # noqa: F401
     CLOSED,
@@ -106,7 +108,8 @@ def test_the_last_rebalance_is_told_with_evidence_repetition_and_advice() -> Non
         "session.timeout.ms is not the thing to raise.",
         "  Its max.poll.interval.ms is 300000 (what it sends as its rebalance timeout).",
         "  4.0 s joining, 41 ms assigning; app-1 at 10.0.0.7 came last, after 4.0 s.",
-        "  No member read orders and refunds meanwhile.",
+        "  Its assignor, range, is eager: members give up all partitions as they join again, and read on until "
+        "then.",
         "  This is the third time today for app-3 at 10.0.0.9.",
         "  Advice: fewer records per poll on app-3 at 10.0.0.9 (max.poll.records), or a longer "
         "max.poll.interval.ms there.",
@@ -194,6 +197,18 @@ def test_what_happened_within_and_after_it_is_told_as_well() -> None:
     ]
 
 
+def test_a_rebalance_that_began_again_says_how_often() -> None:
+    """A member joined while the assignment was waited for: all of it is one rebalance."""
+    again = joined("app-5", states=(COMPLETING, PREPARING), wall_ms=NOON_MS + 5_000)
+    first, second = (
+        rebalance(joined(), generation, took_ms=took) for generation, took in ((8, 4_000), (9, 8_000))
+    )
+    ended = [*first[:-1], replace(again, generation_id=8, phase_ms={COMPLETING: 1_000})]
+    said = asked([*ended, *second[1:]]).course
+    assert said[1:] == ("It began 2 times, since the group changed again meanwhile.",)
+    assert not [line for line in asked(first).course if line.startswith("It began")]
+
+
 def test_of_a_rebalance_whose_begin_is_missing_no_cause_is_made_up() -> None:
     assert list(lines(asked(rebalance(joined(), 8)[1:]))) == [
         "billing rebalanced at 12:00:00 (to generation 8); its begin is not in the history. It began with: member "
@@ -229,6 +244,19 @@ def test_an_inferred_cause_is_said_to_be_inferred() -> None:
 def test_a_cooperative_group_kept_what_stayed() -> None:
     found = list(lines(asked(THREE_TIMES, group=replace(GROUP, protocol="cooperative-sticky"))))
     assert "  Its assignor, cooperative-sticky, is cooperative: members kept what stayed theirs." in found
+
+
+@pytest.mark.parametrize(
+    ("begin", "assignor"),
+    [
+        pytest.param(joined(states=("Empty", PREPARING)), "range", id="its first member"),
+        pytest.param(joined(states=("Empty", PREPARING)), "cooperative-sticky", id="likewise"),
+        pytest.param(joined(), "own", id="an assignor of the application's own"),
+    ],
+)
+def test_nothing_is_said_of_reading_where_nothing_is_known_of_it(begin: GroupEvent, assignor: str) -> None:
+    said = asked(rebalance(begin, 8), group=replace(GROUP, protocol=assignor)).course
+    assert said == ("4.0 s joining, 41 ms assigning; app-1 at 10.0.0.7 came last, after 4.0 s.",)
 
 
 def test_names_of_clients_are_shown_without_what_moves_a_terminal() -> None:
@@ -345,3 +373,28 @@ def test_a_rebalance_that_the_coordinator_made_says_how_long_it_may_last() -> No
     (left,) = [each for each in driver.history if each.cause == "member_left"]
     assert (left.phase_timeout_ms, left.rebalance_timeout_ms) == (60_000, 60_000)
     assert left.session_timeout_ms == 10_000
+
+
+def test_a_consumer_group_is_told_in_its_own_words_from_its_first_member_on() -> None:
+    """The rebalance of an only member is one event, out of an empty group or into one."""
+    driver = Driver(consumer_settings=ConsumerGroupSettings(assignment_interval_ms=0))
+    heads: list[tuple[str, str, str]] = []
+
+    def ask() -> None:
+        found = asked(driver.history)
+        head = next(lines(found)).partition(" (")[2].split(" at ")[0]
+        heads.append((head, found.course[0].split(";")[0], found.course[-1].split("; ")[-1]))
+
+    for member_id in ("one", "two"):
+        member = NewMember(driver, member_id)
+        settle(member)
+        ask()
+        member.beat(member_epoch=-1)
+        ask()
+    spent = "0 ms assigning, 0 ms reconciling"
+    assert heads == [
+        ("epoch 2) because one", spent, "one at 10.0.0.1 was waited for, after 0 ms."),
+        ("epoch 3) because one", f"{spent}.", "The group had no members afterwards."),
+        ("epoch 4) because two", spent, "two at 10.0.0.1 was waited for, after 0 ms."),
+        ("epoch 5) because two", f"{spent}.", "The group had no members afterwards."),
+    ]

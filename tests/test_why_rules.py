@@ -250,6 +250,20 @@ def test_the_metrics_that_are_named_are_those_that_are_kept() -> None:
     assert METRICS.items() <= kept.items()
 
 
+@pytest.mark.parametrize(
+    ("silent_ms", "begin"),
+    [(4_000, "Its heartbeats went on, the last 4.0 s before"), (4_001, "It was last heard 4.0 s before")],
+)
+def test_a_member_with_a_short_session_heartbeats_every_three_seconds(silent_ms: int, begin: str) -> None:
+    late = gone(K.SYNC_TIMEOUT, session_timeout_ms=6_000, session_left_ms=6_000 - silent_ms)
+    assert explanation(Case(late)).evidence[0].startswith(begin)
+
+
+def test_an_administrator_who_gives_no_reason_is_not_said_to_have_one() -> None:
+    found = explanation(Case(gone(K.MEMBER_LEFT, said="member was removed by an admin")))
+    assert (found.rule, found.evidence) == ("left_by_admin", ())
+
+
 def test_there_is_a_rule_for_every_cause_and_the_last_of_each_has_no_condition() -> None:
     last = {rule.kind: rule for rule in RULES}
     assert last.keys() == set(CauseKind)
@@ -268,3 +282,93 @@ def test_each_rule_has_a_name_and_a_text_of_its_own() -> None:
     names = [rule.name for rule in RULES]
     assert len(set(names)) == len(names)
     assert set(names) == CASES.keys() == RULE_TEXTS.keys()
+
+
+SCALED_IN = (
+    before(4, joined("app-2")),
+    before(3, joined("app-3")),
+    before(2, event(K.MEMBER_LEFT, "app-2", CLOSED)),
+)
+WENT_TWICE = (
+    before(9, event(K.MEMBER_LEFT, "app-1", CLOSED)),
+    before(8, joined("app-1")),
+    before(7, event(K.MEMBER_LEFT, "app-1", CLOSED)),
+    before(6, joined("app-1")),
+    before(5, event(K.MEMBER_LEFT, "app-2", CLOSED)),
+    before(4, joined("app-2")),
+)
+
+
+@pytest.mark.parametrize(
+    ("case", "rule"),
+    [
+        pytest.param(Case(gone(K.MEMBER_LEFT, said=CLOSED), SCALED_IN), "left_closed", id="scaled in"),
+        pytest.param(
+            Case(
+                joined(),
+                [before(2, joined("app-1"))],
+                [gone(K.SESSION_EXPIRED), event(K.SESSION_EXPIRED, "app-1")],
+            ),
+            "joined",
+            id="new, and both expire later",
+        ),
+        pytest.param(Case(joined("app-9"), ROLLED), "joined", id="new, while others are restarted"),
+        pytest.param(Case(gone(K.MEMBER_LEFT, said=CLOSED), WENT_TWICE), "left_closed", id="one went twice"),
+    ],
+)
+def test_who_did_not_go_and_then_come_back_was_not_restarted(case: Case, rule: str) -> None:
+    found = explanation(case)
+    assert (found.rule, "back" in " ".join([found.because, *found.evidence])) == (rule, False)
+
+
+def alike(number: int, minutes: float, kind: CauseKind = K.MEMBER_JOINED) -> GroupEvent:
+    """One of several members whose clients have the same id on the same host, as librdkafka's default is."""
+    return before(minutes, event(kind, "rdkafka", member_id=f"rdkafka-{number}"))
+
+
+THREE_ALIKE = (
+    alike(1, 20),
+    alike(2, 19),
+    alike(3, 18),
+    alike(1, 3, K.MEMBER_LEFT),
+    alike(2, 2, K.MEMBER_LEFT),
+)
+ALIKE = "3 members with this client id and host were there at once: they may be different clients."
+
+
+@pytest.mark.parametrize(
+    ("case", "rule", "is_guess"),
+    [
+        pytest.param(Case(alike(4, 0), THREE_ALIKE), "joined_flapping", True, id="scaled out"),
+        pytest.param(Case(alike(3, 0, K.MEMBER_LEFT), THREE_ALIKE), "left_flapping", True, id="scaled in"),
+        pytest.param(
+            Case(alike(4, 0), [*THREE_ALIKE[2:4], before(70, alike(5, 0)), alike(5, 1, K.MEMBER_LEFT)]),
+            "joined_after_departure",
+            True,
+            id="two of them",
+        ),
+        pytest.param(Case(joined(), FLAPPED), "joined_flapping", False, id="one at a time"),
+        pytest.param(
+            Case(alike(4, 0), [*THREE_ALIKE[:1], alike(1, 15, K.MEMBER_LEFT), alike(2, 10)]),
+            "joined",
+            False,
+            id="no departure lately",
+        ),
+    ],
+)
+def test_what_clients_that_look_alike_did_is_a_guess(case: Case, rule: str, is_guess: bool) -> None:
+    found = explanation(case)
+    said = any(line.endswith("they may be different clients.") for line in found.evidence)
+    assert (found.rule, found.is_guess, said) == (rule, is_guess, is_guess)
+
+
+def test_how_many_members_look_alike_is_said() -> None:
+    assert explanation(Case(alike(4, 0), THREE_ALIKE)).evidence[-1] == ALIKE
+
+
+def test_a_group_that_was_empty_had_nobody_who_looks_alike() -> None:
+    """Who had gone without an event, as one that was removed with others, is there no longer."""
+    emptied = before(12, nobody(K.GROUP_EMPTIED, states=(PREPARING, "Empty")))
+    assert Case(alike(4, 0), [*THREE_ALIKE[:1], emptied]).alike_count == 1
+    assert Case(alike(4, 0), THREE_ALIKE[:1]).alike_count == 2
+    assert Case(static(K.MEMBER_LEFT), [static(K.MEMBER_JOINED, member_id="i-3-1")]).alike_count == 0

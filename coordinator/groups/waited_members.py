@@ -10,8 +10,12 @@ from collections.abc import Iterator
 from enum import Enum, unique
 from typing import Final, NamedTuple
 
+HEARTBEAT_INTERVAL_MS: Final = 3_000
+"""The default heartbeat.interval.ms of Java and librdkafka, whatever the session is. No request has it."""
 HEARTBEATS_PER_SESSION: Final = 3
-"""Clients send at least so many: one that was silent for longer than this share of its session has stopped."""
+"""As clients advise it: who sets a longer interval sets it to a third of the session at most."""
+LATE_HEARTBEAT_MS: Final = 1_000
+"""So much later than its interval the heartbeat of a healthy client may come."""
 
 
 @unique
@@ -19,7 +23,7 @@ class Says(Enum):
     """What a member that is waited for says by what it sends: a slug for programs, and a text for people."""
 
     HEARTBEATS = "heartbeats", "heartbeats, but does not poll"
-    NOT_HEARD = "not_heard", "has sent nothing since the rebalance began, which is not long ago"
+    NOT_HEARD = "not_heard", "has sent nothing since the rebalance began"
     SILENT = "silent", "sends nothing, not even heartbeats"
     ID_UNUSED = "id_unused", "was given a member id, and has not joined with it yet"
     LEADS = "leads", "is the leader, whose assignment is waited for"
@@ -61,6 +65,7 @@ def heard_ms(deadline_ms: int, timeout_ms: int, now_ms: int) -> int:
     return max(now_ms - (deadline_ms - timeout_ms), 0)
 
 
-def is_silent(heard_ms_ago: int, timeout_ms: int) -> bool:
-    """Whether it has missed a heartbeat."""
-    return heard_ms_ago * HEARTBEATS_PER_SESSION > timeout_ms
+def is_silent(heard_ms_ago: int, timeout_ms: int, interval_ms: int = HEARTBEAT_INTERVAL_MS) -> bool:
+    """Whether it has missed a heartbeat; only if it has by the default interval and by a third of its session."""
+    longest_ms = max(timeout_ms // HEARTBEATS_PER_SESSION, interval_ms)
+    return heard_ms_ago > longest_ms + LATE_HEARTBEAT_MS

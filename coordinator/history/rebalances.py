@@ -222,7 +222,7 @@ def known_ms(rebalance: Rebalance) -> int:
     return (rebalance.join_ms or 0) + (rebalance.sync_ms or 0)
 
 
-def _is_whole(event: GroupEvent) -> bool:
+def is_whole(event: GroupEvent) -> bool:
     """Whether the event is a rebalance by itself: one of a consumer group, which began and was over with it."""
     return event.rebalance_cause is not None and event.from_state not in REBALANCING
 
@@ -251,7 +251,7 @@ class RebalanceFold:
         if self.running is not None and event.from_state in REBALANCING:
             return EventRole.CONTINUES
         is_of_one = event.from_state in REBALANCING or event.to_state in REBALANCING
-        return EventRole.BEGINS if is_of_one or _is_whole(event) else EventRole.BESIDE
+        return EventRole.BEGINS if is_of_one or is_whole(event) else EventRole.BESIDE
 
     def add(self, event: GroupEvent) -> list[Rebalance]:
         """Take in the group's next event; return the rebalances that it ends, oldest first, one as a rule."""
@@ -288,7 +288,7 @@ class RebalanceFold:
         if event.from_state not in REBALANCING:
             if self.running is not None:
                 return event.wall_ms < self.running.heard_ms
-            newest = self.ended_generation + _is_whole(event)  # Each of those is of an epoch of its own.
+            newest = self.ended_generation + is_whole(event)  # Each of those is of an epoch of its own.
             return event.generation_id < newest and event.wall_ms <= self.ended_ms
         is_known = event.generation_id <= self.ended_generation and event.wall_ms <= self.ended_ms
         return self.running is None and is_known

@@ -12,11 +12,11 @@ from rich.text import Text
 from muster.connection import Connection
 from muster.groups import tables
 from muster.groups.history import MAX_EVENTS
-from muster.groups.reset_offsets import parse_datetime
 from muster.groups.running import AsJson, run
 from muster.groups.why import tables as why_tables
 from muster.groups.why.answers import Question
 from muster.groups.why.asking import Answered, ask, ask_store
+from muster.groups.why.moments import parse_moment
 from muster.sentences import remark
 from muster.usage import UsageError
 
@@ -27,7 +27,9 @@ NEWEST_EVENTS = 1_000
 def why(
     group: str,
     *,
-    at: Annotated[str | None, Parameter(help="the rebalance at this time (ISO 8601, else UTC)")] = None,
+    at: Annotated[
+        str | None, Parameter(help="the rebalance at this time (HH:MM:SS or ISO 8601; local without a zone)")
+    ] = None,
     newest: Annotated[int, Parameter(help=f"look at so many events, up to {MAX_EVENTS:,}")] = NEWEST_EVENTS,
     store: Annotated[
         Path | None, Parameter(help="read what `muster observe` keeps in DIR; no cluster is asked")
@@ -49,7 +51,8 @@ def why(
     async def command() -> int:
         if not 1 <= newest <= MAX_EVENTS:
             raise UsageError(f"--newest {newest} must be from 1 to {MAX_EVENTS}")
-        question = Question(group, None if at is None else _timestamp(at), time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        question = Question(group, None if at is None else _timestamp(at, now_ms), now_ms)
         found = await answered(question)
         for sentence in found.remarks:
             remark(sentence)
@@ -62,8 +65,9 @@ def why(
     return run(command())
 
 
-def _timestamp(text: str) -> int:
+def _timestamp(text: str, now_ms: int) -> int:
     try:
-        return parse_datetime(text)
-    except ValueError:
-        raise UsageError(f"--at {text} must be an ISO 8601 time, as in 2026-01-31T12:00:00Z") from None
+        return parse_moment(text, now_ms)
+    except (ValueError, OverflowError):
+        example = "14:02:11 or 2026-01-31T12:00:00Z"
+        raise UsageError(f"--at {text} must be a time of day or an ISO 8601 time, as in {example}") from None

@@ -10,15 +10,18 @@ import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from harness import java_tools
+from harness.daemon import ANY_HTTP
 from harness.observer import Observer
 from harness.processes import ServerProcess, wait_until
+from harness.recording_daemon import RecordingDaemon
 from muster.groups.history import NO_HISTORY
 from muster.groups.why.client_texts import Said
+from tests.clients.conftest import QUICK
 from tests.clients.fleet import DEADLINE_S, Fleet
 from tests.clients.groups import Group
 from tests.clients.why_scripts import RANGE, SCRIPTS, Rule, Stage, Why, chosen, members, normal, texts
@@ -39,6 +42,7 @@ RULES: Final = {
     "new_partitions": Rule("partitions_and_said"),
     "new_partitions_of_a_consumer_group": Rule("topics_changed"),
     "a_closed_member_of_the_consumer_protocol": Rule("left_without_a_reason"),
+    "a_first_member_of_the_consumer_protocol": Rule("joined_first"),
     "a_deployment_that_is_scaled_out": Rule("joined_scaled_out"),
     "a_static_restart": Rule("joined", "static_restart"),
 }
@@ -107,6 +111,34 @@ def test_a_rebalance_that_waits_for_a_member(target: str, group: Group, anywhere
     else:
         assert without_history(anywhere, group) == EXPECTED["a_rebalance_that_waits_on_kafka"]
     sleeper.resume()
+
+
+def test_a_rebalance_that_waits_as_the_coordinator_itself_sees_it(target: str, tmp_path: Path) -> None:
+    """With HTTP: one member is stopped, and one heartbeats while its poll loop is busy."""
+    if target == "kafka":
+        pytest.skip("Kafka has no HTTP that says it")
+    with RecordingDaemon(tmp_path / "broker", {**QUICK, **ANY_HTTP}) as broker:
+        fleet, why = Fleet(broker.bootstrap, tmp_path), Why("--bootstrap", broker.bootstrap)
+        try:
+            group = Group(fleet, Observer(broker.bootstrap))
+            config: dict[str, Any] = {"session_timeout_ms": 60_000, "assignor": "range"}
+            stopped = group.start("confluent", client_id="app-1", **config)
+            busy = group.start("confluent", client_id="app-2", holds=True, **config)
+            group.await_shared(stopped, busy)
+            group.write()
+            busy.wait_for_event("holding")
+            stopped.pause()
+            group.start("confluent", client_id="app-3", **config)
+            wait_until(
+                lambda: "but does not poll" in why.run(group.name, "--json").stdout,
+                "it heartbeats",
+                DEADLINE_S,
+            )
+            lines = why.says(group, JOINED, is_over=False)
+            assert lines == EXPECTED["a_rebalance_that_waits_as_the_coordinator_sees_it"]
+            stopped.resume()
+        finally:
+            fleet.close()
 
 
 def test_a_consumer_group_that_waits_for_a_member(target: str, group: Group, anywhere: Why) -> None:

@@ -190,6 +190,14 @@ def close_of_the_consumer_protocol(group: Group) -> None:
     group.await_shared(first)
 
 
+def first_of_the_consumer_protocol(group: Group) -> None:
+    """A member that goes and one that comes: the second has an empty group before it."""
+    (first,) = members(group, "confluent", 1, protocol="consumer")
+    first.stop()
+    _await_members(group, 0)
+    group.await_shared(group.start("confluent", client_id="app-2", protocol="consumer"))
+
+
 def crash_of_the_consumer_protocol(group: Group) -> None:
     first, second = members(group, "confluent", 2, protocol="consumer")
     second.kill()
@@ -292,6 +300,7 @@ SCRIPTS: Final[Mapping[str, Callable[[Group], None]]] = {
     "new_partitions": new_partitions,
     "new_partitions_of_a_consumer_group": new_partitions_of_a_consumer_group,
     "a_closed_member_of_the_consumer_protocol": close_of_the_consumer_protocol,
+    "a_first_member_of_the_consumer_protocol": first_of_the_consumer_protocol,
     "a_deployment_that_is_scaled_out": scaled_out,
     "a_static_restart": static_restart,
 }

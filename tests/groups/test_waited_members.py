@@ -7,7 +7,7 @@ import pytest
 from coordinator.groups.classic import waited_members as classic
 from coordinator.groups.consumer import waited_members as consumer
 from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
-from coordinator.groups.waited_members import Says, Waited, Waiting, heard_ms
+from coordinator.groups.waited_members import LATE_HEARTBEAT_MS, Says, Waited, Waiting, heard_ms, is_silent
 from tests.groups.consumer import REBALANCE_MS, SESSION_MS, Consumer, form_group
 from tests.groups.consumer_groups.new_member import NewMember, settle
 from tests.groups.driver import Driver
@@ -122,6 +122,29 @@ def test_when_a_member_was_heard_follows_from_its_deadline() -> None:
     assert heard_ms(10_000, 6_000, 3_000) == 0  # A first session may be longer than the timeout.
 
 
+@pytest.mark.parametrize(
+    ("session_ms", "heard_ms_ago", "silent"),
+    [
+        (6_000, 2_001, False),  # The default heartbeat.interval.ms is 3 s, whatever the session is.
+        (6_000, 4_000, False),
+        (6_000, 4_001, True),
+        (45_000, 16_000, False),  # Who sets another one is advised to take a third of the session.
+        (45_000, 16_001, True),
+    ],
+)
+def test_a_member_is_silent_only_if_it_has_missed_a_heartbeat(
+    session_ms: int, heard_ms_ago: int, silent: bool
+) -> None:
+    assert is_silent(heard_ms_ago, session_ms) is silent
+    driver = Driver()
+    leader = Consumer(driver, "leader", session_ms=60_000)
+    one = Consumer(driver, "one", session_ms=session_ms)
+    form_group(driver, leader, one)
+    leader.send_join()
+    driver.advance(heard_ms_ago)
+    assert says(driver)[one.member_id] == (Says.SILENT if silent else Says.NOT_HEARD, heard_ms_ago)
+
+
 # Consumer groups.
 
 
@@ -168,11 +191,27 @@ def test_a_member_of_a_consumer_group_that_is_silent_is_said_to_be(newer: Driver
     one, two = NewMember(newer, "one"), NewMember(newer, "two")
     settle(one)
     two.beat()
-    newer.advance(newer.consumer_settings.session_timeout_ms // 3 + 1)
+    newer.advance(newer.consumer_settings.session_timeout_ms // 3 + LATE_HEARTBEAT_MS + 1)
     two.beat()
     found = waiting_newer(newer)
     assert found is not None
     assert {each.member_id: each.says for each in found.missing} == {"one": Says.SILENT, "two": Says.AWAITS}
+
+
+def test_a_member_of_a_consumer_group_heartbeats_as_often_as_its_group_has_it() -> None:
+    settings = ConsumerGroupSettings(
+        assignment_interval_ms=0, session_timeout_ms=12_000, heartbeat_interval_ms=8_000
+    )
+    driver = Driver(consumer_settings=settings)
+    one, two = NewMember(driver, "one"), NewMember(driver, "two")
+    settle(one)
+    two.beat()
+    for passed_ms, silent in ((8_000 + LATE_HEARTBEAT_MS, False), (1, True)):
+        driver.advance(passed_ms)
+        two.beat()
+        found = waiting_newer(driver)
+        assert found is not None
+        assert ({each.member_id: each.says for each in found.missing}["one"] is Says.SILENT) is silent
 
 
 def test_a_static_member_that_left_for_now_is_said_to_be_away(newer: Driver) -> None:

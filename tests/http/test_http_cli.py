@@ -226,6 +226,44 @@ def test_what_a_consumer_group_waits_for_has_partitions_of_one_and_times_of_the_
     ]
 
 
+def test_a_classic_group_that_waits_is_told_with_the_times_of_the_answer() -> None:
+    """The answer has spans as of then; what is shown are times."""
+    known = Waiting(
+        "PreparingRebalance", 9_000, None, (), (MissingMember("app-1 at 10.0.0.7"),), False, ("?",)
+    )
+    late = {
+        "member": "m1",
+        "client": "app-1",
+        "host": "10.0.0.7",
+        "instance": None,
+        "heard_ms": 3_500,
+        "is": "heartbeats",
+        "says": "heartbeats, but does not poll",
+        "ends_in_ms": None,
+    }
+    group = {
+        "state": "PreparingRebalance",
+        "since_ms": 4_000,
+        "members": [{"member": "m2", "client": "app-2", "host": "10.0.0.8", "instance": "i-2"}],
+        "waiting": {"joined": ["m2"], "missing": [late, late | {"client": "app-0"}], "ends_in_ms": 296_000},
+    }
+    found = waiting_from(group, known, 10_000)
+    says = "heartbeats, but does not poll"
+    assert found == Waiting(
+        "PreparingRebalance",
+        6_000,
+        306_000,
+        ("i-2 (app-2 at 10.0.0.8)",),
+        (
+            MissingMember("app-0 at 10.0.0.7", heard_ms=3_500, says=says),
+            MissingMember("app-1 at 10.0.0.7", heard_ms=3_500, says=says),
+        ),
+        is_certain=True,
+    )
+    assert waiting_from(group | {"waiting": None}, known, 10_000) is known
+    assert waiting_from(group | {"since_ms": None}, known, 10_000).since_ms == 9_000
+
+
 def test_lines_of_watch_hide_nothing_and_are_safe_for_a_terminal() -> None:
     data = {
         "group_id": "g",

@@ -53,7 +53,7 @@ def test_why_reads_a_store_without_a_cluster(store: Path, capfd: pytest.CaptureF
         "  40 ms assigning; how long joining took is not known.",
         "  Advice: look in the client's log: a close, a slow poll loop and a lost connection all say so there.",
     ]
-    assert run(["groups", "why", "billing", "--store", str(store), "--at", "2023-11-14T22:13:21Z"]) == 0
+    assert run(["groups", "why", "billing", "--store", str(store), "--at", "2023-11-14T22:13:21.000Z"]) == 0
     assert "app-1 at 10.0.0.1 and others joined an empty group" in capfd.readouterr().out
 
 

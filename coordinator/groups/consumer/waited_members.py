@@ -58,10 +58,11 @@ def _waited(
     now_ms: int,
 ) -> Waited:
     heard = heard_ms_of(groups, group.group_id, member, now_ms)
-    timeout_ms = member.session_timeout_ms(groups.settings.of(group.group_id).session_timeout_ms)
+    settings = groups.settings.of(group.group_id)
+    timeout_ms = member.session_timeout_ms(settings.session_timeout_ms)
     if current.member_epoch == LEFT_FOR_NOW_EPOCH:
         says = Says.AWAY
-    elif heard is not None and is_silent(heard, timeout_ms):
+    elif heard is not None and is_silent(heard, timeout_ms, settings.heartbeat_interval_ms):
         says = Says.SILENT
     else:
         says = _BY_STATE.get(current.state, Says.BEHIND)

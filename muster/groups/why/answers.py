@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
@@ -16,12 +17,16 @@ from muster.groups.descriptions import CLASSIC, GroupDescription
 from muster.groups.rebalance_views import RebalanceView, rebalance_views
 from muster.groups.why.cases import Case, identity, is_inferred, who
 from muster.groups.why.client_texts import meaning
+from muster.groups.why.evidence import alike
 from muster.groups.why.rules import rule_of
 from muster.groups.why.waiting import Waiting, waiting_of
 from muster.groups.why.words import local, member_name, name, names, ordinal, span
 
 OTHERS_MAX = 5
 """The most events within a rebalance, and the most after it, that are explained; the others are counted."""
+
+EAGER: Final = frozenset(("range", "roundrobin", "sticky"))
+"""The assignors of Java and librdkafka that are eager; of one that is not theirs it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +120,15 @@ def explanation(case: Case) -> Explanation:
     if rule is None:
         clause = f"of a cause that this version does not know: {name(event.reason or event.cause)}"
         return Explanation(event.wall_ms, event.cause, None, clause, is_inferred=is_inferred(event))
+    evidence = (*rule.evidence, alike) if rule.same_client else rule.evidence
     return Explanation(
         event.wall_ms,
         event.cause,
         rule.name,
         rule.because.format(who=case.who),
-        tuple(line for each in rule.evidence if (line := each(case)) is not None),
+        tuple(line for each in evidence if (line := each(case)) is not None),
         rule.advice.format(who=case.who),
-        rule.is_guess,
+        rule.is_guess or (rule.same_client and case.alike_count > 1),
         is_inferred(event),
     )
 
@@ -159,7 +165,7 @@ def _began_ms(view: RebalanceView) -> int:
 def _course(
     rebalance: Rebalance, case: Case, group: GroupDescription | None, *, is_over: bool
 ) -> Iterator[str]:
-    """How long it took, who came last, and what was not read meanwhile."""
+    """How long it took, who came last, and what members kept meanwhile."""
     if is_over:
         last = _last(rebalance, is_of_consumer_group=case.is_of_consumer_group)
         yield _spent(rebalance, case) + (f"; {last}" if last else "") + "."
@@ -172,7 +178,7 @@ def _course(
     elif rebalance.outcome == "Empty":
         yield "The group had no members afterwards."
     elif is_over:
-        yield from _not_read(group, case)
+        yield from _kept(group, case)
 
 
 def _spent(rebalance: Rebalance, case: Case) -> str:
@@ -200,8 +206,10 @@ def _last(rebalance: Rebalance, *, is_of_consumer_group: bool) -> str | None:
     return f"{last} was waited for{after}{gave}"
 
 
-def _not_read(group: GroupDescription | None, case: Case) -> Iterator[str]:
-    """What stood still, as far as the group's description of now tells it."""
+def _kept(group: GroupDescription | None, case: Case) -> Iterator[str]:
+    """What members went on reading, as far as it follows from the group's protocol and its assignor of now."""
+    if case.event.from_state == "Empty":
+        return
     if case.is_of_consumer_group:
         yield "Members kept what stayed theirs."
         return
@@ -209,10 +217,9 @@ def _not_read(group: GroupDescription | None, case: Case) -> Iterator[str]:
         return
     if "cooperative" in group.protocol:
         yield f"Its assignor, {name(group.protocol)}, is cooperative: members kept what stayed theirs."
-        return
-    topics = sorted({where.topic for member in group.members for where in member.partitions})
-    if topics:
-        yield f"No member read {names([name(topic) for topic in topics])} meanwhile."
+    elif group.protocol in EAGER:
+        give_up = "members give up all partitions as they join again, and read on until then"
+        yield f"Its assignor, {group.protocol}, is eager: {give_up}."
 
 
 def _repetition(views: Sequence[RebalanceView], now_ms: int, *, is_whole: bool) -> str | None:

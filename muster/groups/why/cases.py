@@ -6,13 +6,14 @@ that comes back has a new member id.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
-from coordinator.history.rebalances import ASSIGNING, RECONCILING
+from coordinator.history.rebalances import ASSIGNING, RECONCILING, is_whole
 from muster.groups.why.client_texts import Said, meaning
 from muster.groups.why.words import member_name
 
@@ -82,8 +83,7 @@ class Case:
         """Whether the group was one of the consumer protocol then, as its states show."""
         events = (self.event, *self.rest)
         states = {state for event in events for state in (event.from_state, event.to_state)}
-        is_whole = self.event.rebalance_cause is not None and self.event.from_state == "Stable"
-        return is_whole or not states.isdisjoint((ASSIGNING, RECONCILING))
+        return is_whole(self.event) or not states.isdisjoint((ASSIGNING, RECONCILING))
 
     @property
     def who(self) -> str:
@@ -121,15 +121,38 @@ class Case:
         return min(gone, came) >= FLAPPING_MIN - 1 and gone + came >= 2 * FLAPPING_MIN - 1
 
     @property
+    def alike_count(self) -> int:
+        """The most members at once that looked like the same client, as far as events show it."""
+        mine = identity(self.event)
+        if mine is None or self.is_static:  # An instance id is of one member at a time.
+            return 0
+        there: set[str | None] = set()
+        most = 0
+        for event in (*self.earlier, self.event):
+            if identity(event) == mine and event.cause in ARRIVALS | DEPARTURES:
+                there.add(event.member_id)  # Who goes was there.
+                most = max(most, len(there))
+            if event.cause in DEPARTURES:
+                there -= {event.member_id, *event.removed_member_ids}
+            if event.to_state in ("Empty", "Dead"):
+                there.clear()
+        return most
+
+    @property
     def rolled(self) -> list[str]:
-        """The clients that went and came back lately, each once, if there are several: as in a rolling restart."""
+        """The clients that went and then came back lately, each once, if there are several: a rolling restart."""
         since_ms = self.event.wall_ms - ROLLING_MS
         lately = [event for event in (*self.earlier, self.event, *self.rest) if event.wall_ms >= since_ms]
-        gone = [each for each in map(identity, _of(lately, DEPARTURES)) if each is not None]
-        came = {identity(event) for event in _of(lately, ARRIVALS)}
-        once = {each for each in gone if gone.count(each) == 1}
-        back = [event for event in _of(lately, DEPARTURES) if identity(event) in once & came]
-        return [who(event) for event in back] if len(back) > 1 else []
+        went = Counter(identity(event) for event in _of(lately, DEPARTURES))
+        back: list[GroupEvent] = []
+        come: set[Identity] = set()
+        for event in reversed(lately):  # One that had joined before it went is not back.
+            client = identity(event)
+            if client is not None and event.cause in ARRIVALS:
+                come.add(client)
+            elif event.cause in DEPARTURES and client in come and went[client] == 1:
+                back.append(event)
+        return [who(event) for event in reversed(back)] if len(back) > 1 else []
 
     def _with_cause(self, kind: CauseKind) -> list[GroupEvent]:
         return _of((self.event, *self.rest), {kind.slug})

@@ -32,6 +32,11 @@ def is_rolling(case: Case) -> bool:
     return bool(case.rolled)
 
 
+def is_rolled(case: Case) -> bool:
+    """Whether this member itself came back, as others did."""
+    return came_back(case) and is_rolling(case)
+
+
 def was_empty(case: Case) -> bool:
     return case.event.from_state == "Empty"
 

@@ -9,17 +9,15 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from coordinator.groups.causes import CauseKind
+from coordinator.groups.waited_members import is_silent
 from muster.groups.why.cases import Case, who
-from muster.groups.why.client_texts import is_telling
+from muster.groups.why.client_texts import Said, is_telling
 from muster.groups.why.words import clock, name, names, quoted, sentence, span
 
 Evidence: TypeAlias = Callable[[Case], str | None]
 
 _OK_SHARE = 0.2
 """A session with more than this share of it left, when its member went, was not close to its end."""
-
-_BEATS_SHARE = 0.4
-"""A member that heartbeats is silent for a third of its session at most, as clients have it, and a little more."""
 
 
 def said(case: Case) -> str | None:
@@ -32,6 +30,12 @@ def said_otherwise(case: Case) -> str | None:
     """What the client said where that is not what the rule goes by."""
     reason = case.event.client_reason
     return f"The reason given: {quoted(reason)}" if is_telling(reason) and reason else None
+
+
+def admins_reason(case: Case) -> str | None:
+    """What the administrator gave as the reason: the admin client puts it behind a text of its own."""
+    reason = (case.event.client_reason or "").removeprefix(Said.REMOVED_BY_ADMIN.value).removeprefix(": ")
+    return f"The administrator gave as the reason: {quoted(reason)}" if reason else None
 
 
 def said_nothing(case: Case) -> str | None:
@@ -74,7 +78,7 @@ def heartbeats(case: Case) -> str | None:
     if not total_ms or left_ms is None:
         return None
     silent_ms = total_ms - left_ms
-    if silent_ms <= total_ms * _BEATS_SHARE:
+    if not is_silent(silent_ms, total_ms):
         return f"Its heartbeats went on, the last {span(silent_ms)} before: it was alive, but did not do its part."
     return f"It was last heard {span(silent_ms)} before, within its session of {span(total_ms)}."
 
@@ -157,6 +161,14 @@ def rolled(case: Case) -> str | None:
 def comings_and_goings(case: Case) -> str | None:
     """How often a flapping client came within the last hour, and how it went before."""
     return f"It has joined {case.arrival_count} times within the hour."
+
+
+def alike(case: Case) -> str | None:
+    """That what is taken for one client may be several."""
+    count = case.alike_count
+    if count < 2:
+        return None
+    return f"{count} members with this client id and host were there at once: they may be different clients."
 
 
 def joined(case: Case) -> str | None:

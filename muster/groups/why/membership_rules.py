@@ -37,6 +37,7 @@ JOINS: Final = (
         (ev.comings_and_goings, ev.departure, ev.poll_interval),
         FLAPPING,
         when.is_flapping,
+        same_client=True,
     ),
     Rule(
         _K.MEMBER_JOINED,
@@ -44,8 +45,9 @@ JOINS: Final = (
         "{who} came back, as one of several members that are restarted one after the other",
         (ev.rolled, ev.departure),
         STATIC,
-        when.is_rolling,
+        when.is_rolled,
         is_guess=True,
+        same_client=True,
     ),
     Rule(
         _K.MEMBER_JOINED,
@@ -54,6 +56,7 @@ JOINS: Final = (
         (ev.departure, ev.poll_interval),
         _POLL_LOOP,
         when.came_back_after(_K.MEMBER_LEFT, Said.POLL_TIMEOUT),
+        same_client=True,
     ),
     Rule(
         _K.MEMBER_JOINED,
@@ -62,6 +65,7 @@ JOINS: Final = (
         (ev.departure,),
         STATIC,
         when.came_back_after(_K.MEMBER_LEFT, Said.CLOSED),
+        same_client=True,
     ),
     Rule(
         _K.MEMBER_JOINED,
@@ -70,6 +74,7 @@ JOINS: Final = (
         (ev.departure,),
         _FIND_CRASH,
         when.came_back_after(_K.SESSION_EXPIRED),
+        same_client=True,
     ),
     Rule(
         _K.MEMBER_JOINED,
@@ -78,6 +83,7 @@ JOINS: Final = (
         (ev.departure, ev.poll_interval),
         "see what `muster groups why` says of the time when it went (--at)",
         when.came_back,
+        same_client=True,
     ),
     Rule(
         _K.MEMBER_JOINED,
@@ -121,7 +127,7 @@ DEPARTURES: Final = (
         _K.MEMBER_LEFT,
         "left_by_admin",
         "an administrator removed {who}",
-        (ev.said, ev.removed),
+        (ev.admins_reason, ev.removed),
         "a member that still runs comes back at once; stop it first",
         when.said(Said.REMOVED_BY_ADMIN),
     ),
@@ -150,6 +156,7 @@ DEPARTURES: Final = (
         (ev.comings_and_goings, ev.said_otherwise, reported.polls, ev.session, ev.poll_interval),
         FLAPPING,
         when.is_flapping,
+        same_client=True,
     ),
     Rule(
         _K.MEMBER_LEFT,
@@ -198,6 +205,7 @@ DEPARTURES: Final = (
         (ev.comings_and_goings, ev.session_timeout, ev.no_farewell),
         FLAPPING,
         when.is_flapping,
+        same_client=True,
     ),
     Rule(
         _K.SESSION_EXPIRED,

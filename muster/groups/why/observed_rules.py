@@ -32,6 +32,7 @@ OBSERVED: Final = (
         (ev.particulars, ev.comings_and_goings, *_SETTINGS),
         FLAPPING,
         when.is_flapping,
+        same_client=True,
     ),
     Rule(
         CauseKind.MEMBER_GONE,
