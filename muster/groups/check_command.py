@@ -77,7 +77,8 @@ def check(
     """Judge the progress of groups, all unless some are said: one line each, status 1 unless all are well.
 
     OK; WARN: reads and falls behind; STALL: a member has it and does not get on; STOP: no member has it, and
-    there is something to read; REWIND: was put back; LIMIT: exceeds what was given.
+    there is something to read; REWIND: was put back; BEYOND: committed beyond the log's end; LIMIT: exceeds what
+    was given.
     """
 
     async def command() -> int:

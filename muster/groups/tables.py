@@ -218,14 +218,17 @@ def _who(member: MemberDescription) -> tuple[str | None, ...]:
 def _progress_table(group: GroupDescription, view: View) -> Table:
     committed = ["committed", "leader epoch", "metadata"] if view.verbose else ["committed"]
     time_lag = [] if view.time_lags is None else ["time lag"]
-    table = new_table("topic", "partition", *committed, "log end", "lag", *time_lag, "member")
+    is_alone = Section.MEMBERS not in view.sections  # Else the members' own table has it.
+    owner = ["member", "client", "host"] if is_alone else ["member"]
+    table = new_table("topic", "partition", *committed, "log end", "lag", *time_lag, *owner)
     for row in group.progress:
         cells: list[object] = [row.topic, row.partition, row.committed_offset]
         cells += [row.leader_epoch, row.metadata] if view.verbose else []
         cells += [row.log_end_offset, row.lag]
         if view.time_lags is not None:
             cells.append(time_lag_text(view.time_lags.get(TopicPartition(row.topic, row.partition))))
-        add_row(table, *cells, row.member_id)
+        cells += [row.member_id, row.client_id, row.client_host] if is_alone else [row.member_id]
+        add_row(table, *cells)
     return table
 
 

@@ -185,7 +185,8 @@ def _json(row: Row) -> dict[str, Any]:
 def table(rows: list[Row], chosen: int | None = None) -> Table:
     """The rows as a table, the chosen one marked; with the figures that only a Muster has, where there are any."""
     has_figures = any(row.figures is not NOT_KNOWN for row in rows)
-    more = ("time lost", "margin") if has_figures else ()
+    is_beyond = any(row.sight.beyond_end for row in rows)
+    more = [*(["beyond end"] if is_beyond else []), *(["time lost", "margin"] if has_figures else [])]
     made = tables.new_table("", "group", "state", "members", "partitions", "lag", "lag/s", "unknown", *more)
     for number, row in enumerate(rows):
         sight = row.sight
@@ -194,7 +195,8 @@ def table(rows: list[Row], chosen: int | None = None) -> Table:
         figures = (len(sight.members), sight.partitions, f"{sight.lag:,}", growth, sight.unmeasured)
         lost_ms, margin = row.figures.lost_ms, row.figures.margin
         lost = None if lost_ms is None else span(lost_ms)
-        own = (lost, None if margin is None else f"{margin:.0%}") if has_figures else ()
+        own: tuple[object, ...] = (sight.beyond_end,) if is_beyond else ()
+        own += (lost, None if margin is None else f"{margin:.0%}") if has_figures else ()
         tables.add_row(made, mark, sight.group_id, sight.state, *figures, *own)
     return made
 

@@ -54,9 +54,10 @@ class Wanted:
         )
 
     def _is_lag_below(self, seen: Sight) -> bool:
-        """A partition of which nothing is committed may have any lag, so it is none that is low."""
+        """A partition of which nothing is committed, or that is beyond the log's end, has no lag that is low."""
         assert self.lag_below is not None
-        return seen.partitions > 0 and seen.unmeasured == 0 and seen.lag < self.lag_below
+        is_known = seen.partitions > 0 and seen.unmeasured == 0 and seen.beyond_end == 0
+        return is_known and seen.lag < self.lag_below
 
 
 def wait(
@@ -134,4 +135,6 @@ def told(seen: Sight) -> str:
     parts = [seen.state, counted(len(seen.members), "member"), f"lag {seen.lag:,}"]
     if seen.unmeasured:
         parts.append(f"no lag known of {counted(seen.unmeasured, 'partition')}")
+    if seen.beyond_end:
+        parts.append(f"{counted(seen.beyond_end, 'partition')} committed beyond the log's end")
     return ", ".join(parts)
