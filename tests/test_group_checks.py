@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+from typing import cast
+
 import pytest
 
+from muster.cluster import Cluster
+from muster.groups import check_command
 from muster.groups.check_command import CheckOptions
 from muster.groups.check_rules import Finding, GroupSamples, Limits, Sample, Status, findings, judge, worst
+from muster.groups.descriptions import GroupDescription
+from muster.groups.history import GroupHistory
 from muster.groups.sights import Sight
 from muster.groups.wait_command import Wanted, told
 from muster.groups.watch_command import change
 from muster.usage import UsageError
 from protocol.topic_partition import TopicPartition
+from tests.why_events import NOON_MS, before, joined
 
 WHERE = TopicPartition("orders", 0)
 
@@ -81,6 +90,34 @@ def test_limits_are_exceeded_above_them_only() -> None:
         Finding(Status.LIMIT, "time lag 5 min, more than 4 min 59 s", WHERE),
         Finding(Status.LIMIT, "4 rebalances in 1 h, more than 3"),
     ]
+
+
+async def test_rebalances_before_the_time_that_is_asked_about_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events = tuple(
+        replace(each, generation_id=number)
+        for number, minutes in enumerate((120, 61, 59, 1))
+        for each in (before(minutes, joined("app-1", wall_ms=NOON_MS)),)
+    )
+
+    async def read_histories(cluster: object, group_ids: list[str]) -> dict[str, GroupHistory]:
+        return {group_id: GroupHistory(events, 0) for group_id in group_ids}
+
+    monkeypatch.setattr(check_command, "read_histories", read_histories)
+    monkeypatch.setattr(check_command, "describe_groups", described_as_empty)
+    monkeypatch.setattr(time, "time_ns", lambda: NOON_MS * 1_000_000)
+    for period, count in (("30m", 1), ("1h", 2), ("3h", 4)):
+        limits = CheckOptions(max_rebalances=f"0/{period}").limits()
+        seen = await check_command.observed(cast(Cluster, None), ["g"], limits, 0)
+        assert seen["g"].rebalances == count, period
+
+
+async def described_as_empty(cluster: object, group_ids: list[str]) -> dict[str, GroupDescription]:
+    return {
+        group_id: GroupDescription(group_id, "classic", "Empty", "", "", None, None, 1, "", (), ())
+        for group_id in group_ids
+    }
 
 
 def test_the_worst_finding_is_the_groups_status() -> None:

@@ -78,8 +78,9 @@ class GroupSamples:
 def judge(samples: Sequence[Sample]) -> Status:
     """Burrow's verdict on one partition, in the order of its rules.
 
-    A commit beyond the log's end is none of Burrow's: one look shows it. What lags not at all is well. What stopped is not well even if it was up to date before; every other rule is
-    only about one that was behind all the time. Where the lag is not known nothing is said.
+    A commit beyond the log's end is none of Burrow's: one look shows it. What lags not at all is well. What
+    stopped is not well even if it was up to date before; every other rule is only about one that was behind all
+    the time. Where the lag is not known nothing is said.
     """
     lags = [sample.lag for sample in samples]
     known = [sample for sample in samples if sample.lag is not None]

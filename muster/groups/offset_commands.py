@@ -62,7 +62,7 @@ def delete_offsets_command(
             tables.show(tables.deleted_offsets_table(rows))
         return STATUS_FAILED if any(error is not ErrorCode.NONE for _, error in rows) else 0
 
-    return run(command())
+    return run(command(), as_json)
 
 
 def copy_offsets_command(
@@ -110,7 +110,7 @@ def copy_offsets_command(
             remark("nothing was changed: add --execute to commit this")
         return 0
 
-    return run(command())
+    return run(command(), as_json)
 
 
 def copied(
@@ -195,4 +195,4 @@ def import_command(
             tables.show_line(line)
         return STATUS_FAILED if result.refused else 0
 
-    return run(command())
+    return run(command(), as_json)

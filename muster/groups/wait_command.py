@@ -91,12 +91,12 @@ def wait(
             found = {"met": is_met, "waited_ms": waited_ms, "seen": seen, "problem": watching.problem}
             tables.show_json({"group_id": group, **found})
         elif is_met and watching.seen:
-            tables.show_line(f"{group} after {spoken(waited_ms)}: {told(watching.seen)}")
+            tables.show_line(f"{tables.id_text(group)} after {spoken(waited_ms)}: {told(watching.seen)}")
         if not is_met:
-            say(f"group {group} is not so after {spoken(waited_ms)}: {watching.told()}")
+            say(f"group {group} is not so after {spoken(waited_ms)}: {watching.told()}", as_json)
         return 0 if is_met else STATUS_FAILED
 
-    return run(command())
+    return run(command(), as_json)
 
 
 class _Watching:

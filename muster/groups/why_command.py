@@ -59,7 +59,7 @@ def why(
             tables.show(Text("\n".join(why_tables.lines(found.answer))))
         return 0
 
-    return run(command())
+    return run(command(), as_json)
 
 
 def _timestamp(text: str) -> int:

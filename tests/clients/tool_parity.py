@@ -16,8 +16,8 @@ Figures = Any
 """Whatever both outputs come to; equal where the tools agree."""
 
 TOPIC, GROUP, LIVE, NEWER, BEYOND = "orders", "GROUP", "live", "newer", "beyond"
-"""The topic; the group that each tool has for itself; one with a classic member, and a consumer group; and one that
-has committed beyond the log's end."""
+"""The topic; the group that each tool has for itself; one with a classic member; a consumer group; and one that has
+committed beyond the log's end."""
 ODD: Final = 'a "b",c..'
 """A group id that CSV has to quote."""
 
@@ -133,8 +133,11 @@ def their_classic_assignments(said: Said) -> Figures:
 
 def our_classic_assignments(said: Said) -> Figures:
     return [
-        [*(member[name] for name in ("member_id", "client_host", "client_id"))]
-        + [str(len(member["partitions"])), _as_kafka_has_it(member["partitions"])]
+        [
+            *(member[name] for name in ("member_id", "client_host", "client_id")),
+            str(len(member["partitions"])),
+            _as_kafka_has_it(member["partitions"]),
+        ]
         for group in said.json()
         for member in group["members"]
     ]
