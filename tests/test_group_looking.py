@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -110,6 +111,17 @@ def test_with_json_what_is_not_understood_is_json_as_well(
     assert json.loads(capsys.readouterr().err)["error"]
     assert run(["groups", *wrong]) == 2
     assert capsys.readouterr().err.startswith("muster: ")
+
+
+@pytest.mark.parametrize("command", ["why", "history"])
+def test_a_cluster_beside_a_store_is_refused(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["groups", command, "g", "--store", str(tmp_path)]
+    assert run([*arguments, "--bootstrap", "a:1"]) == 2
+    assert "--store is read without a cluster" in capsys.readouterr().err
+    monkeypatch.setenv("MUSTER_BOOTSTRAP", "a:1")
+    assert run(arguments) == 1, "what is always set is no mistake; there is no store"
 
 
 # What is drawn.

@@ -215,6 +215,7 @@ def history(
     async def command() -> int:
         if not 1 <= newest <= MAX_EVENTS:
             raise UsageError(f"--newest {newest} must be from 1 to {MAX_EVENTS}")
+        connection.refuse_beside_a_store(store)
         found = await read()
         for sentence in history_tables.remarks(group, found):
             remark(sentence)

@@ -17,6 +17,7 @@ from muster.groups.admin import GroupListing
 from muster.groups.descriptions import CONSUMER, GroupDescription, MemberDescription, Partitions
 from muster.groups.offsets import Move
 from muster.groups.time_lag import TimeLag
+from muster.log.rows import OffsetRow
 from muster.sentences import counted, visible
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
@@ -140,6 +141,14 @@ def moves_table(moves: Mapping[str, Iterable[Move]], names_groups: bool) -> Tabl
 def moves_json(moves: Mapping[str, Iterable[Move]]) -> list[dict[str, Any]]:
     """The rows of `moves_table` as plain values for JSON."""
     return [{"group_id": group_id} | move._asdict() for group_id, each in moves.items() for move in each]
+
+
+def rows_table(rows: Iterable[OffsetRow]) -> Table:
+    """One row per offset of a file."""
+    table = new_table("group", "topic", "partition", "offset")
+    for row in rows:
+        add_row(table, id_text(row.group), row.topic, row.partition, row.offset)
+    return table
 
 
 def planned_deletion_table(group_ids: Iterable[str]) -> Table:

@@ -49,6 +49,7 @@ def why(
     async def command() -> int:
         if not 1 <= newest <= MAX_EVENTS:
             raise UsageError(f"--newest {newest} must be from 1 to {MAX_EVENTS}")
+        connection.refuse_beside_a_store(store)
         question = Question(group, None if at is None else _timestamp(at), time.time_ns() // 1_000_000)
         found = await answered(question)
         for sentence in found.remarks:

@@ -70,7 +70,9 @@ class Tools:
         self._bootstrap = bootstrap
         self._fleet = fleet
         self._folder = folder
-        (folder / "client.properties").write_text("client.id=parity\nrequest.timeout.ms=20000\n")
+        (folder / "client.properties").write_text(
+            "client.id=parity\nrequest.timeout.ms=20000\ngroup.id=x\nenable.auto.commit=false\n"
+        )
         began = datetime.now(UTC).timestamp() - SECONDS_AGO + RECORDS / 2
         self._words = {
             "CONFIG": str(folder / "client.properties"),

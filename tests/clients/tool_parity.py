@@ -16,8 +16,8 @@ Figures = Any
 """Whatever both outputs come to; equal where the tools agree."""
 
 TOPIC, GROUP, LIVE, NEWER, BEYOND = "orders", "GROUP", "live", "newer", "beyond"
-"""The topic; the group that each tool has for itself; one with a classic member; a consumer group; and one that has
-committed beyond the log's end."""
+"""The topic; the group that each tool has for itself; one with a classic member; a consumer group; one that
+has committed beyond the log's end."""
 ODD: Final = 'a "b",c..'
 """A group id that CSV has to quote."""
 
