@@ -63,6 +63,6 @@ def run(arguments: Sequence[str]) -> int:
     try:
         status = app(list(arguments), exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        say(error)
+        say(error, as_json=not {"--json", "--jsonl"}.isdisjoint(arguments))
         return STATUS_NOT_UNDERSTOOD
     return status if isinstance(status, int) else 0

@@ -1,8 +1,9 @@
 """Reads the properties file of a Kafka client (`--command-config`) as far as our connections can honour it.
 
-Names and meanings are Kafka's (AdminClientConfig, SslConfigs, SaslConfigs). A property that cannot be honoured is
-refused by its name, since a setting that is passed over in silence may be the one that keeps a password off the
-network; no value is ever repeated, as it may be one. It opens no connection, but reads certificates.
+Names and meanings are Kafka's (AdminClientConfig, SslConfigs, SaslConfigs). What only a consumer or a producer has
+a use for is passed over, so that the file of an application serves. Any other property that cannot be honoured is
+refused by its name, since a setting that is passed over may be the one that keeps a password off the network; no
+value is ever repeated, as it may be one. It opens no connection, but reads certificates.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from coordinator.settings.properties import PropertiesError, read_properties_file
+from muster.client_property_names import OF_NO_MEANING
 
 DEFAULT_CLIENT_ID: Final = "muster"
 DEFAULT_TIMEOUT_MS: Final = 15_000
@@ -69,6 +71,8 @@ class ClientSettings:
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of aiokafka's clients, by name."""
+    passed_over: tuple[str, ...] = ()
+    """The properties that were given and mean nothing here."""
 
     @property
     def is_plaintext(self) -> bool:
@@ -97,7 +101,7 @@ def read_client_settings(path: Path) -> ClientSettings:
 
 def client_settings(properties: Mapping[str, str]) -> ClientSettings:
     """The settings that these properties stand for. Raises ClientPropertiesError, which names those refused."""
-    if unknown := sorted(properties.keys() - _HONOURED):
+    if unknown := sorted(properties.keys() - _HONOURED - OF_NO_MEANING):
         raise ClientPropertiesError(f"cannot be honoured here: {', '.join(unknown)}")
     arguments: dict[str, Any] = {
         argument: _milliseconds(name, properties[name])
@@ -117,7 +121,8 @@ def client_settings(properties: Mapping[str, str]) -> ClientSettings:
     timeout_ms = DEFAULT_TIMEOUT_MS
     if "default.api.timeout.ms" in properties:
         timeout_ms = _milliseconds("default.api.timeout.ms", properties["default.api.timeout.ms"])
-    return ClientSettings(properties.get("bootstrap.servers"), timeout_ms, arguments)
+    passed_over = tuple(sorted(properties.keys() & OF_NO_MEANING))
+    return ClientSettings(properties.get("bootstrap.servers"), timeout_ms, arguments, passed_over)
 
 
 def _milliseconds(name: str, value: str) -> int:

@@ -6,17 +6,28 @@ A broker's address comes from `--bootstrap-server`, else from MUSTER_BOOTSTRAP, 
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 
 from muster.client_properties import ClientPropertiesError, ClientSettings, read_client_settings
 from muster.cluster import DEFAULT_BOOTSTRAP, Cluster, connected
 from muster.durations import parse_timeout
+from muster.sentences import remark
 from muster.usage import UsageError
+
+BOOTSTRAP_VARIABLE: Final = "MUSTER_BOOTSTRAP"
+
+
+@cache
+def _say_passed_over(file: Path, names: tuple[str, ...]) -> None:
+    """Say once what of a file means nothing here, however often it is connected."""
+    remark(f"{file}: of no meaning here: {', '.join(names)}")
 
 
 @Parameter(name="*")
@@ -28,7 +39,7 @@ class Endpoint:
         str | None,
         Parameter(
             name=("--bootstrap-server", "--bootstrap"),
-            env_var="MUSTER_BOOTSTRAP",
+            env_var=BOOTSTRAP_VARIABLE,
             help=f"host:port of any broker [default: {DEFAULT_BOOTSTRAP}]",
         ),
     ] = None
@@ -41,9 +52,20 @@ class Endpoint:
         if self.command_config is None:
             return ClientSettings()
         try:
-            return read_client_settings(self.command_config)
+            settings = read_client_settings(self.command_config)
         except ClientPropertiesError as error:
             raise UsageError(str(error)) from None
+        if settings.passed_over:
+            _say_passed_over(self.command_config, settings.passed_over)
+        return settings
+
+    def refuse_beside_a_store(self, store: Path | None) -> None:
+        """Raise UsageError if a cluster was given beside a store, of which none is asked; a variable is none."""
+        is_given = self.bootstrap not in (None, os.environ.get(BOOTSTRAP_VARIABLE)) or self.command_config
+        if store is not None and is_given:
+            raise UsageError(
+                "--store is read without a cluster: give no --bootstrap-server and no --command-config"
+            )
 
     def connected(self) -> AbstractAsyncContextManager[Cluster]:
         """A connection to the cluster. Raises UsageError, and ClusterError once it is entered."""

@@ -5,6 +5,7 @@ A sentence repeats what a user gave, which may be a whole file that a shell put 
 
 from __future__ import annotations
 
+import json
 import sys
 import unicodedata
 from typing import Final
@@ -27,9 +28,12 @@ def visible(text: str) -> str:
     )
 
 
-def say(sentence: object) -> None:
-    """Print the sentence to standard error under the program's name, as `remark` does."""
-    remark(f"muster: {sentence}")
+def say(sentence: object, as_json: bool = False) -> None:
+    """Print what went wrong to standard error, as `remark` does: under the program's name, or as a JSON object."""
+    if as_json:
+        print(json.dumps({"error": cut(str(sentence))}, ensure_ascii=False), file=sys.stderr, flush=True)
+    else:
+        remark(f"muster: {sentence}")
 
 
 def remark(sentence: str) -> None:

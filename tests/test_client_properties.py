@@ -15,6 +15,7 @@ from muster.client_properties import (
     client_settings,
     read_client_settings,
 )
+from muster.client_property_names import OF_NO_MEANING
 from muster.cluster import ClusterError, connected
 from muster.connection import Connection
 from muster.usage import UsageError
@@ -58,7 +59,9 @@ def test_what_is_honoured_becomes_an_argument_of_the_client() -> None:
 @pytest.mark.parametrize(
     ("properties", "sentence"),
     [
-        ({"acks": "all", "zz": "1"}, "cannot be honoured here: acks, zz"),
+        ({"sasl.login.class": "x", "zz": "1"}, "cannot be honoured here: sasl.login.class, zz"),
+        ({"config.providers": "file"}, "cannot be honoured here: config.providers"),
+        ({"ssl.provider": "x", "acks": "all"}, "cannot be honoured here: ssl.provider"),
         ({"request.timeout.ms": "soon"}, "request.timeout.ms must be a whole number"),
         ({"request.timeout.ms": "0"}, "request.timeout.ms must be a whole number"),
         ({"security.protocol": "TLS"}, "security.protocol must be one of PLAINTEXT, SSL"),
@@ -92,6 +95,22 @@ def test_what_is_not_honoured_is_refused_by_name_and_without_its_value(
         client_settings(properties)
     assert str(refused.value).startswith(sentence)
     assert 's\\"e=c' not in str(refused.value)
+
+
+def test_the_file_of_an_application_serves_and_what_it_has_more_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "consumer.properties"
+    file.write_text("group.id=x\nenable.auto.commit=false\nbootstrap.servers=a:1\n")
+    for _ in range(2):
+        assert Connection(command_config=file).settings().bootstrap == "a:1"
+    said = f"{file}: of no meaning here: enable.auto.commit, group.id\n"
+    assert capsys.readouterr().err == said, "once, though `wait` connects again and again"
+
+
+def test_nothing_that_is_about_security_is_passed_over() -> None:
+    assert not [name for name in OF_NO_MEANING if name.startswith(("ssl.", "sasl.", "security."))]
+    assert {"acks", "group.id", "key.deserializer", "enable.auto.commit"} <= OF_NO_MEANING
 
 
 async def test_where_credentials_may_be_what_is_wrong_it_says_so() -> None:
@@ -136,8 +155,8 @@ def test_stores_in_pem_make_the_context_and_names_are_checked_unless_switched_of
 
 def test_the_file_is_named_where_it_is_wrong(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
-    file.write_text("# ours\nacks = all\n")
-    with pytest.raises(ClientPropertiesError, match=f"{file}: cannot be honoured here: acks"):
+    file.write_text("# ours\nssl.provider = all\n")
+    with pytest.raises(ClientPropertiesError, match=f"{file}: cannot be honoured here: ssl.provider"):
         read_client_settings(file)
     with pytest.raises(ClientPropertiesError, match="cannot read"):
         read_client_settings(tmp_path / "absent")

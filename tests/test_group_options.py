@@ -12,15 +12,17 @@ from muster.cluster import Cluster
 from muster.groups import tables
 from muster.groups.admin import GroupListing
 from muster.groups.commands import Shown
+from muster.groups.descriptions import GroupDescription, PartitionProgress
 from muster.groups.offset_commands import copied, rows_of
 from muster.groups.offset_csv import CsvError, parse_plan, plan_lines, read_plan
 from muster.groups.offsets import Committed, Move
 from muster.groups.reset_command import ResetMode, TargetSelection, TopicSelection
 from muster.groups.selection import ListFilter, Several, is_of_consumers, matcher
-from muster.groups.sights import Sight
+from muster.groups.sights import Sight, sight_of
 from muster.groups.tables import Section
 from muster.groups.top_command import Order, Row, Screen, keys_in
 from muster.groups.top_command import rows_of as top_rows_of
+from muster.groups.top_command import table as top_table
 from muster.log.rows import OffsetRow
 from muster.sentences import visible
 from muster.usage import UsageError
@@ -229,6 +231,16 @@ def test_a_row_of_an_odd_id_is_one_row(capsys: pytest.CaptureFixture[str]) -> No
 
 def top_row(group_id: str, lag: int = 0, **more: Any) -> Row:
     return Row(Sight(group_id, 0, **{"state": "Stable", "lag": lag, **more}), None)
+
+
+def test_a_commit_beyond_the_end_is_seen_in_top_and_hides_no_lag_of_others() -> None:
+    rows = tuple(PartitionProgress("t", n, committed, 8, None) for n, committed in enumerate((100, 5)))
+    group = GroupDescription("g", "classic", "Empty", "", "", None, None, 1, "", (), rows)
+    sight = sight_of(group, 0)
+    assert (sight.lag, sight.beyond_end, sight.unmeasured) == (3, 1, 0)
+    shown = [str(column.header) for column in top_table([Row(sight, None)]).columns]
+    assert shown[-1] == "beyond end"
+    assert "beyond end" not in [str(column.header) for column in top_table([top_row("a", 3)]).columns]
 
 
 def keyed(*keys: str) -> Screen:

@@ -125,6 +125,12 @@ async def test_behind_a_marker_it_is_read_on() -> None:
     assert logs.fetched == [(0, 5), (0, 6)]
 
 
+async def test_a_commit_beyond_the_end_has_no_time_lag_and_nothing_is_fetched() -> None:
+    logs = Logs(p0=(0, 5, {}))
+    assert await lags(logs, (0, 100, 5)) == {}
+    assert logs.fetched == []
+
+
 async def test_where_older_records_are_gone_it_is_at_least_as_much() -> None:
     logs = Logs(p0=(4, 9, {4: batch(4, 700)}))
     assert await lags(logs, (0, 1, 9)) == {P0: TimeLag(NOW_MS - 700, CREATE_TIME, at_least=True)}

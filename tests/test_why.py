@@ -78,6 +78,18 @@ def rebalance(
     ]
 
 
+def test_a_rebalance_that_began_again_says_how_often() -> None:
+    begin, ends, over = rebalance(slow(5), 8)
+    again = replace(
+        joined("app-4", states=(COMPLETING, PREPARING), wall_ms=ends.wall_ms + 10), generation_id=8
+    )
+    once = asked([begin, ends, over])
+    assert not [line for line in lines(once) if "It began" in line]
+    twice = asked([begin, ends, again, replace(ends, wall_ms=ends.wall_ms + 20, generation_id=9), over])
+    told = "  It began 2 times, since the group changed again meanwhile."
+    assert told in lines(twice)
+
+
 def slow(minutes: float) -> GroupEvent:
     return before(minutes, gone(K.MEMBER_LEFT, said=POLL_TIMEOUT, session_left_ms=40_950))
 

@@ -77,7 +77,8 @@ def check(
     """Judge the progress of groups, all unless some are said: one line each, status 1 unless all are well.
 
     OK; WARN: reads and falls behind; STALL: a member has it and does not get on; STOP: no member has it, and
-    there is something to read; REWIND: was put back; LIMIT: exceeds what was given.
+    there is something to read; REWIND: was put back; BEYOND: committed beyond the log's end; LIMIT: exceeds what
+    was given.
     """
 
     async def command() -> int:
@@ -96,7 +97,7 @@ def check(
             tables.show_line(_line(group_id, found))
         return STATUS_FAILED if any(verdicts.values()) else 0
 
-    return run(command())
+    return run(command(), as_json)
 
 
 async def observed(
@@ -163,13 +164,13 @@ def _duration(option: str, text: str) -> int:
 def _line(group_id: str, found: list[Finding]) -> str:
     """The verdict on a group in one line, the worst first."""
     if not found:
-        return f"{group_id}: {Status.OK.value}"
+        return f"{tables.id_text(group_id)}: {Status.OK.value}"
     order = list(Status)
     parts = [
         f"{finding.status.value} {_place(finding)}{finding.what}"
         for finding in sorted(found, key=lambda finding: -order.index(finding.status))
     ]
-    return f"{group_id}: {'; '.join(parts)}"
+    return f"{tables.id_text(group_id)}: {'; '.join(parts)}"
 
 
 def _place(finding: Finding) -> str:

@@ -27,6 +27,7 @@ class Status(Enum):
     STOP = "STOP"  # Nobody reads it, and there is something to read.
     STALL = "STALL"  # A member has it, and does not get on.
     REWIND = "REWIND"  # It was put back.
+    BEYOND = "BEYOND"  # Ours: the commit is beyond the log's end, as after a topic was made anew.
 
 
 class Sample(NamedTuple):
@@ -40,7 +41,7 @@ class Sample(NamedTuple):
     def lag(self) -> int | None:
         if self.committed is None or self.log_end is None:
             return None
-        return max(0, self.log_end - self.committed)
+        return self.log_end - self.committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +78,21 @@ class GroupSamples:
 def judge(samples: Sequence[Sample]) -> Status:
     """Burrow's verdict on one partition, in the order of its rules.
 
-    What lags not at all is well. What stopped is not well even if it was up to date before; every other rule is
-    only about one that was behind all the time. Where the lag is not known nothing is said.
+    A commit beyond the log's end is none of Burrow's: one look shows it. What lags not at all is well. What
+    stopped is not well even if it was up to date before; every other rule is only about one that was behind all
+    the time. Where the lag is not known nothing is said.
     """
     lags = [sample.lag for sample in samples]
     known = [sample for sample in samples if sample.lag is not None]
+    if known and lags[-1] is not None and lags[-1] < 0:
+        return Status.BEYOND
     if len(known) < 2 or not known[-1].lag or lags[-1] is None:
         return Status.OK
     offsets = [sample.committed or 0 for sample in known]
     stands_still = len(set(offsets)) == 1
     if stands_still and not any(sample.is_owned for sample in known):
         return Status.STOP
-    if any(not sample.lag for sample in known):
+    if any((sample.lag or 0) <= 0 for sample in known):
         return Status.OK
     if any(after < before for before, after in pairwise(offsets)):
         return Status.REWIND
@@ -113,6 +117,8 @@ def _in_words(status: Status, samples: Sequence[Sample], window_ms: int) -> str:
     first, last = samples[0], samples[-1]
     lag = f"lag {last.lag:,}"
     match status:
+        case Status.BEYOND:
+            return f"{last.committed:,} is committed, and the log ends at {last.log_end:,}"
         case Status.WARN:
             return f"{lag}, from {first.lag or 0:,} in {spoken(window_ms)}, though it reads"
         case Status.STOP:

@@ -110,7 +110,7 @@ def list_command(
             tables.show(tables.list_table(groups))
         return 0
 
-    return run(command())
+    return run(command(), as_json)
 
 
 @app.command
@@ -151,7 +151,7 @@ def describe(
             remark("time lag by CreateTime: the producers' clocks, not the broker's")
         return 0
 
-    return run(command())
+    return run(command(), as_json)
 
 
 @app.command
@@ -188,7 +188,7 @@ def delete(
             tables.show(tables.deletion_table(outcome))
         return STATUS_FAILED if any(error is not ErrorCode.NONE for error in outcome.values()) else 0
 
-    return run(command())
+    return run(command(), as_json)
 
 
 @app.command
@@ -215,6 +215,7 @@ def history(
     async def command() -> int:
         if not 1 <= newest <= MAX_EVENTS:
             raise UsageError(f"--newest {newest} must be from 1 to {MAX_EVENTS}")
+        connection.refuse_beside_a_store(store)
         found = await read()
         for sentence in history_tables.remarks(group, found):
             remark(sentence)
@@ -226,7 +227,7 @@ def history(
             tables.show(history_tables.rebalance_table(rebalance_views(found.as_it_happened())))
         return 0
 
-    return run(command())
+    return run(command(), as_json)
 
 
 @app.command

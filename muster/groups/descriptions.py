@@ -73,13 +73,18 @@ class PartitionProgress:
     member_id: str | None
     leader_epoch: int | None = None  # This and the metadata were committed with the offset.
     metadata: str = ""
+    client_id: str | None = None  # This and the host are of the member that has the partition.
+    client_host: str | None = None
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets from the committed one to the log's end; None if either is not known."""
+        """The number of offsets from the committed one to the log's end; None if either is not known.
+
+        Negative where the commit is beyond the end, as after a topic was made anew: such a group reads nothing.
+        """
         if self.committed_offset is None or self.log_end_offset is None:
             return None
-        return max(0, self.log_end_offset - self.committed_offset)
+        return self.log_end_offset - self.committed_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,10 +297,7 @@ async def with_progress(
     offsets: Sequence[Mapping[TopicPartition, Committed]],
 ) -> list[GroupDescription]:
     """The groups with their progress, by what each has committed. Raises ClusterError."""
-    owners = [
-        {where: member.member_id for member in group.members for where in member.partitions}
-        for group in groups
-    ]
+    owners = [{where: member for member in group.members for where in member.partitions} for group in groups]
     shown = [sorted(of.keys() | owned.keys()) for of, owned in zip(offsets, owners, strict=True)]
     every = {where for of_group in shown for where in of_group}
     leaders = await partitions_of(cluster, {where.topic for where in every})
@@ -308,16 +310,19 @@ async def with_progress(
 
 
 def _row(
-    where: TopicPartition, found: Committed | None, log_end_offset: int | None, member_id: str | None
+    where: TopicPartition,
+    found: Committed | None,
+    log_end_offset: int | None,
+    owner: MemberDescription | None,
 ) -> PartitionProgress:
-    if found is None:
-        return PartitionProgress(where.topic, where.partition, None, log_end_offset, member_id)
     return PartitionProgress(
         where.topic,
         where.partition,
-        found.offset,
+        None if found is None else found.offset,
         log_end_offset,
-        member_id,
-        found.leader_epoch,
-        found.metadata,
+        None if owner is None else owner.member_id,
+        None if found is None else found.leader_epoch,
+        "" if found is None else found.metadata,
+        None if owner is None else owner.client_id,
+        None if owner is None else owner.client_host,
     )

@@ -60,9 +60,8 @@ def line_of(event: StreamedEvent) -> str | None:
     )
     by = f" ({who})" if data.get("client_id") or data.get("member_id") else ""
     at = datetime.fromtimestamp(int(data.get("wall_ms", 0)) / 1000).strftime("%H:%M:%S")
-    return (
-        f"{at} {data.get('group_id')}: {change}, generation {data.get('generation_id')}: {_reason(data)}{by}"
-    )
+    group = tables.id_text(str(data.get("group_id")))
+    return f"{at} {group}: {change}, generation {data.get('generation_id')}: {_reason(data)}{by}"
 
 
 def _reason(data: dict[str, Any]) -> str:

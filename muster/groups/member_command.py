@@ -89,7 +89,7 @@ def remove_member(
             remark("members that still run join again by themselves")
         return STATUS_FAILED if any(error is not ErrorCode.NONE for error in outcome.values()) else 0
 
-    return run(command())
+    return run(command(), as_json)
 
 
 async def remove_members(

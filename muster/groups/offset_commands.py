@@ -6,6 +6,7 @@ was asked of a running cluster.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +32,8 @@ from muster.usage import STATUS_FAILED, UsageError
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
+SHOWN_ROWS_MAX = 1_000
+"""An import of more rows is told by its figures alone."""
 Execute = Annotated[bool, Parameter(negative="", help="commit it; without, it is only shown")]
 
 
@@ -62,7 +65,7 @@ def delete_offsets_command(
             tables.show(tables.deleted_offsets_table(rows))
         return STATUS_FAILED if any(error is not ErrorCode.NONE for _, error in rows) else 0
 
-    return run(command())
+    return run(command(), as_json)
 
 
 def copy_offsets_command(
@@ -110,7 +113,7 @@ def copy_offsets_command(
             remark("nothing was changed: add --execute to commit this")
         return 0
 
-    return run(command())
+    return run(command(), as_json)
 
 
 def copied(
@@ -184,15 +187,19 @@ def import_command(
             raise UsageError(str(error)) from None
         groups, total = frozenset(counts), sum(counts.values())
         result = Imported(total, set(groups))
+        chosen: Iterable[OffsetRow] = (row for row in read_rows(file) if row.group in groups)
+        shown = list(chosen) if total <= SHOWN_ROWS_MAX and not as_json else []
         if not dry_run:
-            chosen = (row for row in read_rows(file) if row.group in groups)
+            chosen = shown or chosen
             with progress("importing", total, is_bytes=False) as advance:
                 async with connection.connected() as cluster:
                     result = await import_online(cluster, groups, chosen, advance)
         if as_json:
             tables.show_json(output.imported_json(result, dry_run))
+        if done := [row for row in shown if output.place(row) not in result.refused]:
+            tables.show(tables.rows_table(done))
         for line in () if as_json else output.imported_lines(result, dry_run):
             tables.show_line(line)
         return STATUS_FAILED if result.refused else 0
 
-    return run(command())
+    return run(command(), as_json)

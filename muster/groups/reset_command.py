@@ -166,7 +166,7 @@ def reset_offsets(
         _show(moves, refused, mode, names_groups=len(group) != 1)
         return STATUS_FAILED if refused else 0
 
-    return run(command())
+    return run(command(), mode.as_json)
 
 
 def _groups_by_expression(named: tuple[str, ...], several: Several) -> Several:
@@ -222,7 +222,7 @@ async def _reset(
 
 def _show(moves: dict[str, list[Move]], refused: dict[str, str], mode: ResetMode, names_groups: bool) -> None:
     for sentence in refused.values():
-        say(sentence)
+        say(sentence, mode.as_json)
     if mode.as_json:
         tables.show_json({"executed": mode.execute, "moves": tables.moves_json(moves), "refused": refused})
         return

@@ -24,15 +24,15 @@ Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
 
-def run(command: Coroutine[None, None, int]) -> int:
-    """Run a command and return its exit status; a failure is printed as a sentence on standard error."""
+def run(command: Coroutine[None, None, int], as_json: bool = False) -> int:
+    """Run a command and return its exit status; a failure is a sentence on standard error, or JSON with it."""
     try:
         return asyncio.run(command)
     except UsageError as error:
-        say(error)
+        say(error, as_json)
         return STATUS_NOT_UNDERSTOOD
     except (ClusterError, StoreError) as error:
-        say(error)
+        say(error, as_json)
         return STATUS_FAILED
     except KeyboardInterrupt:
         return STATUS_INTERRUPTED

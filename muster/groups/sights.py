@@ -16,7 +16,8 @@ class Sight:
     """What a group was like at `at_ms`. A group that is not there is Dead and has nothing.
 
     `lag` sums the partitions of which it is known, `unmeasured` counts the others: nothing is committed there, or
-    the log's end is not known. `members` are client ids with member ids, sorted.
+    the log's end is not known. `beyond_end` counts those with a commit beyond it; they add nothing to the lag, for
+    what they lack would hide what others have to read. `members` are client ids with member ids, sorted.
     """
 
     group_id: str
@@ -27,6 +28,7 @@ class Sight:
     unmeasured: int = 0
     partitions: int = 0
     group_epoch: int | None = None
+    beyond_end: int = 0
 
     @property
     def changes(self) -> tuple[object, ...]:
@@ -42,10 +44,11 @@ def sight_of(group: GroupDescription, at_ms: int) -> Sight:
         at_ms,
         group.state,
         tuple(sorted((member.client_id, member.member_id) for member in group.members)),
-        sum(lag for lag in lags if lag is not None),
+        sum(lag for lag in lags if lag is not None and lag > 0),
         lags.count(None),
         len(lags),
         group.group_epoch,
+        sum(lag is not None and lag < 0 for lag in lags),
     )
 
 

@@ -17,11 +17,14 @@ from muster.groups.admin import GroupListing
 from muster.groups.descriptions import CONSUMER, GroupDescription, MemberDescription, Partitions
 from muster.groups.offsets import Move
 from muster.groups.time_lag import TimeLag
+from muster.log.rows import OffsetRow
 from muster.sentences import counted, visible
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
 UNKNOWN: Final = "-"
+ID_CHARACTERS_MAX: Final = 120
+"""Longer ids are cut in tables, which they would wreck (Kafka allows 32,767 bytes); JSON has them whole."""
 
 
 def show(renderable: RenderableType) -> None:
@@ -42,11 +45,26 @@ def show_line(line: str) -> None:
     show(Text(visible(line)))
 
 
+def id_text(text: str | None) -> str | None:
+    """An id or a name that a client chose as tables and lines have it: fit for a terminal, and cut if too long."""
+    if text is None:
+        return None
+    shown = visible(text)
+    return shown if len(shown) <= ID_CHARACTERS_MAX else f"{shown[: ID_CHARACTERS_MAX - 1]}…"
+
+
 def list_table(groups: Iterable[GroupListing]) -> Table:
     """One row per group."""
     table = new_table("group", "state", "protocol type", "type", "coordinator")
     for group in groups:
-        add_row(table, group.group_id, group.state, group.protocol_type, group.group_type, group.coordinator)
+        add_row(
+            table,
+            id_text(group.group_id),
+            group.state,
+            id_text(group.protocol_type),
+            group.group_type,
+            group.coordinator,
+        )
     return table
 
 
@@ -116,7 +134,7 @@ def moves_table(moves: Mapping[str, Iterable[Move]], names_groups: bool) -> Tabl
     table = new_table(*(["group"] if names_groups else []), "topic", "partition", "committed", "new offset")
     for group_id, of_group in moves.items():
         for move in of_group:
-            add_row(table, *([group_id] if names_groups else []), *move)
+            add_row(table, *([id_text(group_id)] if names_groups else []), *move)
     return table
 
 
@@ -125,11 +143,19 @@ def moves_json(moves: Mapping[str, Iterable[Move]]) -> list[dict[str, Any]]:
     return [{"group_id": group_id} | move._asdict() for group_id, each in moves.items() for move in each]
 
 
+def rows_table(rows: Iterable[OffsetRow]) -> Table:
+    """One row per offset of a file."""
+    table = new_table("group", "topic", "partition", "offset")
+    for row in rows:
+        add_row(table, id_text(row.group), row.topic, row.partition, row.offset)
+    return table
+
+
 def planned_deletion_table(group_ids: Iterable[str]) -> Table:
     """One row per group that would be deleted."""
     table = new_table("group")
     for group_id in group_ids:
-        add_row(table, group_id)
+        add_row(table, id_text(group_id))
     return table
 
 
@@ -137,7 +163,7 @@ def deletion_table(outcome: Mapping[str, ErrorCode]) -> Table:
     """One row per group that was to be deleted, with its result."""
     table = new_table("group", "outcome")
     for group_id, error in outcome.items():
-        add_row(table, group_id, _outcome("deleted", error))
+        add_row(table, id_text(group_id), _outcome("deleted", error))
     return table
 
 
@@ -180,9 +206,10 @@ def _heading(group: GroupDescription) -> str:
         epochs = f"group epoch {group.group_epoch}, target assignment epoch {group.target_assignment_epoch}"
         kind = f"type {CONSUMER}, assignment strategy {group.protocol or UNKNOWN}, {epochs}"
     else:
-        kind = f"protocol {group.protocol_type or UNKNOWN}/{group.protocol or UNKNOWN}"
+        kind = f"protocol {id_text(group.protocol_type) or UNKNOWN}/{id_text(group.protocol) or UNKNOWN}"
     place = f"coordinator {group.coordinator} at {group.coordinator_address}"
-    return f"group {group.group_id}: {group.state}, {counted(len(group.members), 'member')}, {kind}, {place}"
+    members = counted(len(group.members), "member")
+    return f"group {id_text(group.group_id)}: {group.state}, {members}, {kind}, {place}"
 
 
 def _members_table(members: Iterable[MemberDescription]) -> Table:
@@ -212,20 +239,24 @@ def _consumer_members_table(group: GroupDescription) -> Table:
 
 
 def _who(member: MemberDescription) -> tuple[str | None, ...]:
-    return member.member_id, member.group_instance_id, member.client_id, member.client_host
+    names = (member.member_id, member.group_instance_id, member.client_id, member.client_host)
+    return tuple(map(id_text, names))
 
 
 def _progress_table(group: GroupDescription, view: View) -> Table:
     committed = ["committed", "leader epoch", "metadata"] if view.verbose else ["committed"]
     time_lag = [] if view.time_lags is None else ["time lag"]
-    table = new_table("topic", "partition", *committed, "log end", "lag", *time_lag, "member")
+    is_alone = Section.MEMBERS not in view.sections  # Else the members' own table has it.
+    owner = ["member", "client", "host"] if is_alone else ["member"]
+    table = new_table("topic", "partition", *committed, "log end", "lag", *time_lag, *owner)
     for row in group.progress:
         cells: list[object] = [row.topic, row.partition, row.committed_offset]
         cells += [row.leader_epoch, row.metadata] if view.verbose else []
         cells += [row.log_end_offset, row.lag]
         if view.time_lags is not None:
             cells.append(time_lag_text(view.time_lags.get(TopicPartition(row.topic, row.partition))))
-        add_row(table, *cells, row.member_id)
+        who = (row.member_id, row.client_id, row.client_host)
+        add_row(table, *cells, *map(id_text, who if is_alone else who[:1]))
     return table
 
 
@@ -244,7 +275,13 @@ def new_table(*columns: str) -> Table:
 
 def add_row(table: Table, *cells: object) -> None:
     """Add a row of cells: brackets are not markup, and what would move the cursor or turn the text is escaped."""
-    table.add_row(*(Text(UNKNOWN if cell is None or cell == "" else visible(str(cell))) for cell in cells))
+    table.add_row(*map(_cell, cells))
+
+
+def _cell(cell: object) -> Text:
+    if isinstance(cell, Text):
+        return cell
+    return Text(UNKNOWN if cell is None or cell == "" else visible(str(cell)))
 
 
 def _names(partitions: Partitions) -> list[str]:

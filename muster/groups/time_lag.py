@@ -54,14 +54,17 @@ class _Next:
 async def time_lags(
     cluster: Cluster, progress: Iterable[PartitionProgress], now_ms: int
 ) -> dict[TopicPartition, TimeLag]:
-    """The time lag of each partition of which the lag is known. Raises ClusterError."""
+    """The time lag of each partition of which the lag is known. Raises ClusterError.
+
+    A commit beyond the log's end has none: which record is read next nobody can say.
+    """
     found: dict[TopicPartition, TimeLag] = {}
     behind: dict[TopicPartition, int] = {}
     for row in progress:
         where = TopicPartition(row.topic, row.partition)
         if row.lag == 0:
             found[where] = TimeLag(0)
-        elif row.lag is not None and row.committed_offset is not None:
+        elif row.lag is not None and row.lag > 0 and row.committed_offset is not None:
             behind[where] = row.committed_offset
     leaders = await partitions_of(cluster, {where.topic for where in behind})
     starts = await offsets_at(

@@ -24,21 +24,24 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from muster.cluster import Cluster
+from muster.cluster import ClusterError
 from muster.connection import Connection
 from muster.groups import tables
-from muster.groups.descriptions import NoSuchGroupError, describe_group
+from muster.groups.descriptions import describe_group
 from muster.groups.live_figures import NOT_KNOWN, LiveFigures, live_figures
+from muster.groups.looking import Looking
 from muster.groups.running import AsJson, run
 from muster.groups.selection import Several
 from muster.groups.sights import Sight
-from muster.groups.watch_command import Polling, seen_now
+from muster.groups.watch_command import Polling
 from muster.groups.why.words import span
-from muster.http_api import find_http
+from muster.http_api import HttpApi, find_http
 from muster.sentences import remark, visible
 
 ROWS_MAX: Final = 500
 """Groups that are shown: those beyond are no table that anybody reads."""
+HEADING_LINES: Final = 3
+"""The line of what is shown, that of the keys, and the heading of the table."""
 KEYS: Final = "s sort  / search  enter describe  up, down choose  q quit"
 
 
@@ -158,14 +161,16 @@ def top(
         chosen.check(group)
         is_live = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
         rounds = polling if is_live or polling.times is not None else replace(polling, times=1)
-        async with connection.connected() as cluster:
-            if is_live:
-                await _Live(cluster, chosen, group, rounds).run()
-                return 0
-            before: dict[str, Sight] = {}
-            api = await find_http(cluster)
+        if is_live:
+            await _Live(connection, chosen, group, rounds).run()
+            return 0
+        before: dict[str, Sight] = {}
+        async with Looking(connection, chosen, group) as looking:
+            api = await _http_of(looking)
             async for _ in rounds.rounds():
-                now = await seen_now(cluster, chosen, group, before)
+                now = await looking.look(before)
+                if now is None:
+                    continue
                 rows = Screen().shown(rows_of(before, now, await live_figures(api)))
                 if as_json:
                     tables.show_json(list(map(_json, rows)))
@@ -175,7 +180,12 @@ def top(
         remark(polling.caveat)
         return 0
 
-    return run(command())
+    return run(command(), as_json)
+
+
+async def _http_of(looking: Looking) -> HttpApi | None:
+    assert looking.cluster is not None, "it is connected"
+    return await find_http(looking.cluster)
 
 
 def _json(row: Row) -> dict[str, Any]:
@@ -185,7 +195,8 @@ def _json(row: Row) -> dict[str, Any]:
 def table(rows: list[Row], chosen: int | None = None) -> Table:
     """The rows as a table, the chosen one marked; with the figures that only a Muster has, where there are any."""
     has_figures = any(row.figures is not NOT_KNOWN for row in rows)
-    more = ("time lost", "margin") if has_figures else ()
+    is_beyond = any(row.sight.beyond_end for row in rows)
+    more = [*(["beyond end"] if is_beyond else []), *(["time lost", "margin"] if has_figures else [])]
     made = tables.new_table("", "group", "state", "members", "partitions", "lag", "lag/s", "unknown", *more)
     for number, row in enumerate(rows):
         sight = row.sight
@@ -194,18 +205,20 @@ def table(rows: list[Row], chosen: int | None = None) -> Table:
         figures = (len(sight.members), sight.partitions, f"{sight.lag:,}", growth, sight.unmeasured)
         lost_ms, margin = row.figures.lost_ms, row.figures.margin
         lost = None if lost_ms is None else span(lost_ms)
-        own = (lost, None if margin is None else f"{margin:.0%}") if has_figures else ()
-        tables.add_row(made, mark, sight.group_id, sight.state, *figures, *own)
+        own: tuple[object, ...] = (sight.beyond_end,) if is_beyond else ()
+        own += (lost, None if margin is None else f"{margin:.0%}") if has_figures else ()
+        group_id = _line(tables.id_text(sight.group_id) or "")  # One row stays one line, so that it scrolls.
+        tables.add_row(made, mark, group_id, sight.state, *figures, *own)
     return made
 
 
 class _Live:
     """The table on a terminal: one task looks at the groups, keys come in between."""
 
-    def __init__(self, cluster: Cluster, chosen: Several, named: tuple[str, ...], polling: Polling) -> None:
-        self._cluster = cluster
-        self._chosen = chosen
-        self._named = named
+    def __init__(
+        self, connection: Connection, chosen: Several, named: tuple[str, ...], polling: Polling
+    ) -> None:
+        self._looking = Looking(connection, chosen, named, lambda _: None)  # The heading has it.
         self._polling = polling
         self._rows: list[Row] = []
         self._screen = Screen()
@@ -213,15 +226,20 @@ class _Live:
         self._keyed = asyncio.Event()
 
     async def run(self) -> None:
+        async with self._looking:
+            await self._run()
+
+    async def _run(self) -> None:
+        api = await _http_of(self._looking)
         with Live(screen=True, auto_refresh=False) as live, _keys_as_typed() as read_keys:
             loop = asyncio.get_running_loop()
             loop.add_reader(sys.stdin, lambda: self._on_keys(read_keys()))
-            looking = asyncio.ensure_future(self._look())
+            looking = asyncio.ensure_future(self._look(api))
             try:
                 while not self._screen.is_over and not looking.done():
                     self._keyed.clear()
                     await self._describe()
-                    live.update(self._drawn(), refresh=True)
+                    live.update(self._drawn(live.console.height), refresh=True)
                     waiting = asyncio.ensure_future(self._keyed.wait())
                     await asyncio.wait([waiting, looking], return_when=asyncio.FIRST_COMPLETED)
                     waiting.cancel()
@@ -231,12 +249,12 @@ class _Live:
             if looking.done() and not looking.cancelled():
                 looking.result()  # Raises what has ended it.
 
-    async def _look(self) -> None:
+    async def _look(self, api: HttpApi | None) -> None:
         before: dict[str, Sight] = {}
-        api = await find_http(self._cluster)
         async for _ in self._polling.rounds():
-            now = await seen_now(self._cluster, self._chosen, self._named, before)
-            self._rows, before = rows_of(before, now, await live_figures(api)), now
+            now = await self._looking.look(before)
+            if now is not None:
+                self._rows, before = rows_of(before, now, await live_figures(api)), now
             self._keyed.set()
 
     def _on_keys(self, typed: str) -> None:
@@ -251,18 +269,35 @@ class _Live:
             self._detail = None
             return
         group_id = rows[self._screen.chosen].sight.group_id
+        cluster = self._looking.cluster
+        if cluster is None:
+            return  # What was described last stays; the heading says that nobody answers.
         try:
-            self._detail = tables.description(await describe_group(self._cluster, group_id))
-        except NoSuchGroupError as error:
+            self._detail = tables.description(await describe_group(cluster, group_id))
+        except ClusterError as error:  # It is gone, or the cluster is.
             self._detail = Text(visible(str(error)))
 
-    def _drawn(self) -> Group:
+    def _drawn(self, height: int) -> Group:
         screen = self._screen
         typed = f"/{screen.typed}" if screen.typed is not None else KEYS
         searched = f", with {screen.search!r}" if screen.search else ""
-        head = f"{len(self._rows)} groups by {screen.order.value}{searched}; {self._polling.caveat}"
-        body = self._detail or table(screen.shown(self._rows), screen.chosen)
-        return Group(Text(visible(head)), Text(visible(typed), style="dim"), body)
+        caveat = self._polling.caveat if self._looking.problem is None else "the cluster does not answer"
+        head = f"{len(self._rows)} groups by {screen.order.value}{searched}; {caveat}"
+        body = self._detail or table(
+            *scrolled(screen.shown(self._rows), screen.chosen, height - HEADING_LINES)
+        )
+        return Group(_line(head), _line(typed, "dim"), body)
+
+
+def _line(text: str, style: str = "") -> Text:
+    """A line that stays one however narrow the terminal is."""
+    return Text(visible(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def scrolled(rows: list[Row], chosen: int, height: int) -> tuple[list[Row], int]:
+    """As many of the rows as the terminal has lines for, the chosen one among them, and its place in these."""
+    first = max(0, chosen - max(1, height) + 1)
+    return rows[first : first + max(1, height)], chosen - first
 
 
 def keys_in(typed: str) -> list[str]:

@@ -54,9 +54,10 @@ class Wanted:
         )
 
     def _is_lag_below(self, seen: Sight) -> bool:
-        """A partition of which nothing is committed may have any lag, so it is none that is low."""
+        """A partition of which nothing is committed, or that is beyond the log's end, has no lag that is low."""
         assert self.lag_below is not None
-        return seen.partitions > 0 and seen.unmeasured == 0 and seen.lag < self.lag_below
+        is_known = seen.partitions > 0 and seen.unmeasured == 0 and seen.beyond_end == 0
+        return is_known and seen.lag < self.lag_below
 
 
 def wait(
@@ -90,12 +91,12 @@ def wait(
             found = {"met": is_met, "waited_ms": waited_ms, "seen": seen, "problem": watching.problem}
             tables.show_json({"group_id": group, **found})
         elif is_met and watching.seen:
-            tables.show_line(f"{group} after {spoken(waited_ms)}: {told(watching.seen)}")
+            tables.show_line(f"{tables.id_text(group)} after {spoken(waited_ms)}: {told(watching.seen)}")
         if not is_met:
-            say(f"group {group} is not so after {spoken(waited_ms)}: {watching.told()}")
+            say(f"group {group} is not so after {spoken(waited_ms)}: {watching.told()}", as_json)
         return 0 if is_met else STATUS_FAILED
 
-    return run(command())
+    return run(command(), as_json)
 
 
 class _Watching:
@@ -134,4 +135,6 @@ def told(seen: Sight) -> str:
     parts = [seen.state, counted(len(seen.members), "member"), f"lag {seen.lag:,}"]
     if seen.unmeasured:
         parts.append(f"no lag known of {counted(seen.unmeasured, 'partition')}")
+    if seen.beyond_end:
+        parts.append(f"{counted(seen.beyond_end, 'partition')} committed beyond the log's end")
     return ", ".join(parts)

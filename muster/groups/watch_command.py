@@ -17,15 +17,14 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from muster.cluster import Cluster
 from muster.connection import Connection
 from muster.durations import parse_timeout, spoken
 from muster.groups import tables
-from muster.groups.descriptions import DEAD
 from muster.groups.live_watch import watch_live
+from muster.groups.looking import Looking
 from muster.groups.running import run
 from muster.groups.selection import Several
-from muster.groups.sights import Sight, look_at
+from muster.groups.sights import Sight
 from muster.groups.wait_command import told
 from muster.http_api import NoHttp, find_http
 from muster.sentences import remark
@@ -82,21 +81,24 @@ def watch(
     """Show each change of groups' states and members as it happens, of all groups unless some are said.
 
     A Muster with HTTP sends them, with the reason of each. Others, and with --interval or --times, are asked again
-    and again: states that are shorter than the interval are not seen.
+    and again: states that are shorter than the interval are not seen. A cluster that is gone is waited for.
     """
 
     async def command() -> int:
         chosen = several if group or several.is_given else Several(all_groups=True)
         chosen.check(group)
         before: dict[str, Sight] = {}
-        async with connection.connected() as cluster:
-            api = None if polling.is_given else await find_http(cluster)
+        async with Looking(connection, chosen, group) as looking:
+            assert looking.cluster is not None, "it is connected"
+            api = None if polling.is_given else await find_http(looking.cluster)
             if api is not None:
                 with suppress(NoHttp):  # It is not there for us: then it is asked as any other.
                     await watch_live(api, chosen, group, jsonl=jsonl)
             remark(polling.caveat)
             async for _ in polling.rounds():
-                now = await seen_now(cluster, chosen, group, before)
+                now = await looking.look(before)
+                if now is None:
+                    continue
                 for group_id, sight in now.items():
                     former = before.get(group_id)
                     if former is None or former.changes != sight.changes:
@@ -104,16 +106,7 @@ def watch(
                 before = now
         return 0
 
-    return run(command())
-
-
-async def seen_now(
-    cluster: Cluster, chosen: Several, named: tuple[str, ...], before: dict[str, Sight]
-) -> dict[str, Sight]:
-    """Each group as it is, those among them that were there before and are gone. Raises ClusterError."""
-    there_before = [group_id for group_id, sight in before.items() if sight.state != DEAD]
-    group_ids = dict.fromkeys([*await chosen.chosen(cluster, named), *there_before])
-    return {sight.group_id: sight for sight in await look_at(cluster, group_ids)}
+    return run(command(), jsonl)
 
 
 def _show(before: Sight | None, now: Sight, jsonl: bool) -> None:
@@ -122,7 +115,7 @@ def _show(before: Sight | None, now: Sight, jsonl: bool) -> None:
         print(json.dumps({"group_id": now.group_id, **value}, ensure_ascii=False), flush=True)
         return
     at = datetime.fromtimestamp(now.at_ms / 1000).strftime("%H:%M:%S")
-    tables.show_line(f"{at} {now.group_id}: {change(before, now)}")
+    tables.show_line(f"{at} {tables.id_text(now.group_id)}: {change(before, now)}")
 
 
 def change(before: Sight | None, now: Sight) -> str:

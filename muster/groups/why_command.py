@@ -51,6 +51,7 @@ def why(
     async def command() -> int:
         if not 1 <= newest <= MAX_EVENTS:
             raise UsageError(f"--newest {newest} must be from 1 to {MAX_EVENTS}")
+        connection.refuse_beside_a_store(store)
         now_ms = time.time_ns() // 1_000_000
         question = Question(group, None if at is None else _timestamp(at, now_ms), now_ms)
         found = await answered(question)
@@ -62,7 +63,7 @@ def why(
             tables.show(Text("\n".join(why_tables.lines(found.answer))))
         return 0
 
-    return run(command())
+    return run(command(), as_json)
 
 
 def _timestamp(text: str, now_ms: int) -> int:

@@ -13,6 +13,7 @@ from storage.check.log import Finding, Severity
 if TYPE_CHECKING:  # Each command imports the one that it needs, and passes its result here.
     from muster.log.import_offline import Imported
     from muster.log.repair import Repair
+    from muster.log.rows import OffsetRow
     from muster.log.verify import Verified
     from storage.check.repair import Loss
 
@@ -110,6 +111,11 @@ def repair_json(result: Repair, target: Path) -> dict[str, Any]:
 def _left_behind(result: Repair) -> Iterable[Path]:
     yield from (path for each in result.partitions.values() for path in each.left_behind)
     yield from result.left_behind
+
+
+def place(row: OffsetRow) -> str:
+    """What a row of an import is called where it is refused."""
+    return f"{row.group} {row.topic}-{row.partition}"
 
 
 def imported_lines(result: Imported, is_dry_run: bool) -> list[str]:

@@ -18,7 +18,18 @@ from harness.observer import Observer
 from muster.cli import run
 from tests.clients.conftest import QUICK
 from tests.clients.fleet import Fleet
-from tests.clients.tool_parity import ELSEWHERE, GROUP, LIVE, NEWER, ODD, ROWS, TOPIC, Said, parity_table
+from tests.clients.tool_parity import (
+    BEYOND,
+    ELSEWHERE,
+    GROUP,
+    LIVE,
+    NEWER,
+    ODD,
+    ROWS,
+    TOPIC,
+    Said,
+    parity_table,
+)
 
 TOOL: Final = "consumer.group.ConsumerGroupCommand"
 PAGE: Final = Path(__file__).resolve().parent.parent.parent / "docs" / "cli.md"
@@ -59,7 +70,9 @@ class Tools:
         self._bootstrap = bootstrap
         self._fleet = fleet
         self._folder = folder
-        (folder / "client.properties").write_text("client.id=parity\nrequest.timeout.ms=20000\n")
+        (folder / "client.properties").write_text(
+            "client.id=parity\nrequest.timeout.ms=20000\ngroup.id=x\nenable.auto.commit=false\n"
+        )
         began = datetime.now(UTC).timestamp() - SECONDS_AGO + RECORDS / 2
         self._words = {
             "CONFIG": str(folder / "client.properties"),
@@ -112,6 +125,7 @@ def tools(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tool
             observer.write(TOPIC, map(str, range(RECORDS)), partition, base_ms=base_ms)
         for group in ("idle", "theirs", "ours", ODD):
             observer.commit(group, TOPIC, dict(enumerate(COMMITTED)))
+        observer.commit(BEYOND, TOPIC, {0: 10 * RECORDS, 1: RECORDS})
         consumer = {"group.protocol": "consumer"}
         with member(kafka.bootstrap, LIVE), member(kafka.bootstrap, NEWER, **consumer):
             found = Tools(kafka.bootstrap, fleet, folder)

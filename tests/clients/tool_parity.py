@@ -15,8 +15,9 @@ from typing import Any, Final
 Figures = Any
 """Whatever both outputs come to; equal where the tools agree."""
 
-TOPIC, GROUP, LIVE, NEWER = "orders", "GROUP", "live", "newer"
-"""The topic; the group that each tool has for itself; one with a classic member, and a consumer group."""
+TOPIC, GROUP, LIVE, NEWER, BEYOND = "orders", "GROUP", "live", "newer", "beyond"
+"""The topic; the group that each tool has for itself; one with a classic member; a consumer group; one that
+has committed beyond the log's end."""
 ODD: Final = 'a "b",c..'
 """A group id that CSV has to quote."""
 
@@ -67,14 +68,14 @@ def their_offsets(said: Said) -> Figures:
     return {
         (row["GROUP"], row["TOPIC"], int(row["PARTITION"])): (
             *(offset_of(row[name]) for name in ("CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")),
-            None if row["CONSUMER-ID"] == "-" else row["CONSUMER-ID"],
+            *(None if row[name] == "-" else row[name] for name in ("CONSUMER-ID", "HOST", "CLIENT-ID")),
         )
         for row in said.table()
     }
 
 
 def our_offsets(said: Said) -> Figures:
-    names = ("committed_offset", "log_end_offset", "lag", "member_id")
+    names = ("committed_offset", "log_end_offset", "lag", "member_id", "client_host", "client_id")
     return {
         (group["group_id"], row["topic"], row["partition"]): tuple(row[name] for name in names)
         for group in said.json()
@@ -123,6 +124,23 @@ def our_assignments(said: Said) -> Figures:
         )
         for member in group["members"]
     }
+
+
+def their_classic_assignments(said: Said) -> Figures:
+    names = ("CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "CURRENT-ASSIGNMENT")
+    return [[row[name] for name in names] for row in said.table()]
+
+
+def our_classic_assignments(said: Said) -> Figures:
+    return [
+        [
+            *(member[name] for name in ("member_id", "client_host", "client_id")),
+            str(len(member["partitions"])),
+            _as_kafka_has_it(member["partitions"]),
+        ]
+        for group in said.json()
+        for member in group["members"]
+    ]
 
 
 def _as_kafka_has_it(partitions: list[str]) -> str:
@@ -213,6 +231,7 @@ ERRORS: Final = {"GROUP_ID_NOT_FOUND": "GroupIdNotFound", "NON_EMPTY_GROUP": "Gr
 TEXT: Final = (lambda said: said.text.splitlines(),) * 2
 CSV_LINES: Final = (lambda said: sorted(re.findall(r"^.*,\d+,\d+$", said.text, re.MULTILINE)),) * 2
 """Beside them Kafka's tool prints, on standard output, which groups have members."""
+OF_PARTITIONS: Final = "committed, log end, lag, member, host, client of each partition"
 OFFSETS: Final = (their_offsets, our_offsets)
 RESETS: Final = (their_resets, our_resets)
 LISTED: Final = (their_listed, our_listed)
@@ -277,13 +296,19 @@ ROWS: Final = (
     Row(
         described(),
         ("describe", LIVE, "--json"),
-        "committed, log end, lag, member of each partition",
+        OF_PARTITIONS,
         *OFFSETS,
     ),
     Row(
         described("--offsets", group=("--group", LIVE, "--group", NEWER)),
         ("describe", LIVE, NEWER, "--offsets", "--json"),
-        "committed, log end, lag, member of each partition",
+        OF_PARTITIONS,
+        *OFFSETS,
+    ),
+    Row(
+        described(group=("--group", BEYOND)),
+        ("describe", BEYOND, "--json"),
+        OF_PARTITIONS,
         *OFFSETS,
     ),
     Row(
@@ -301,6 +326,13 @@ ROWS: Final = (
         our_members,
     ),
     Row(
+        described("--members", "--verbose"),
+        ("describe", LIVE, "--members", "--json"),
+        "id, host, client, assignment of each member",
+        their_classic_assignments,
+        our_classic_assignments,
+    ),
+    Row(
         described("--members", "--verbose", group=("--group", NEWER)),
         ("describe", NEWER, "--members", "--json"),
         "epochs, assignment, target of each member",
@@ -310,6 +342,13 @@ ROWS: Final = (
     Row(
         described("--state", group=("--all-groups",)),
         ("describe", "--all-groups", "--state", "--json"),
+        "coordinator, strategy, state, members",
+        their_state,
+        our_state,
+    ),
+    Row(
+        described("--state"),
+        ("describe", LIVE, "--state", "--json"),
         "coordinator, strategy, state, members",
         their_state,
         our_state,
@@ -357,13 +396,14 @@ ROWS: Final = (
     same_reset("--shift-by", "-2"),
     same_reset("--to-current", topics=("--topic", TOPIC)),
     same_reset("--to-earliest", topics=("--topic", f"{TOPIC}:1")),
+    same_reset("--to-earliest", topics=("--topic", f"{TOPIC}:0,1")),
     same_reset("--from-file", "THEIR-CSV"),
     same_reset("--from-file", "OUR-CSV"),
     same_reset("--shift-by", "3", "--execute"),
     Row(
         described(group=("--group", GROUP)),
         ("describe", GROUP, "--json"),
-        "committed, log end, lag, member of each partition",
+        OF_PARTITIONS,
         lambda said: list(their_offsets(said).values()),
         lambda said: list(our_offsets(said).values()),
     ),

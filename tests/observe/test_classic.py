@@ -37,6 +37,14 @@ def test_a_first_generation_is_one_rebalance_in_which_its_members_joined() -> No
     assert (end.observed.partition, end.observed.offset) == (0, 1)
 
 
+def test_the_leader_is_the_one_of_the_record_whatever_the_ids_of_members() -> None:
+    log = OffsetsLog()
+    first, second = log.generation(1, APP_2, APP_1)[-1], log.generation(2, APP_3, APP_1, APP_2)[-1]
+    assert first.observed is not None
+    assert second.observed is not None
+    assert (first.observed.leader_id, second.observed.leader_id) == ("app-2-id", "app-3-id")
+
+
 def test_who_is_gone_may_have_left_or_expired() -> None:
     log = OffsetsLog()
     log.generation(1, APP_1, APP_2)

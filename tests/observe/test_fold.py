@@ -174,6 +174,16 @@ def test_too_many_groups_are_forgotten_from_the_one_heard_of_longest_ago() -> No
     assert told(log.generation(2, APP_1, group="b"))[1][2].startswith("cause not known: the first record")
 
 
+def test_a_group_that_is_forgotten_is_told_to_its_end() -> None:
+    """Its tombstone waits for a further record of the same write, which cannot come any more."""
+    log = OffsetsLog(Fold(max_groups=1))
+    log.generation(1)
+    log.write(tombstone(), settled=False)
+    log.write_also(generation(1, APP_1, group="other"))
+    assert [event.cause for event in log.events if event.group_id == GROUP][-1] == "group_removed"
+    assert log.fold.forgotten == 1
+
+
 def test_too_many_members_have_groups_forgotten() -> None:
     log = OffsetsLog(Fold(max_members=5))
     log.generation(1, APP_1, APP_2, group="a")
