@@ -209,18 +209,6 @@ def test_what_happened_within_and_after_it_is_told_as_well() -> None:
     ]
 
 
-def test_a_rebalance_that_began_again_says_how_often() -> None:
-    """A member joined while the assignment was waited for: all of it is one rebalance."""
-    again = joined("app-5", states=(COMPLETING, PREPARING), wall_ms=NOON_MS + 5_000)
-    first, second = (
-        rebalance(joined(), generation, took_ms=took) for generation, took in ((8, 4_000), (9, 8_000))
-    )
-    ended = [*first[:-1], replace(again, generation_id=8, phase_ms={COMPLETING: 1_000})]
-    said = asked([*ended, *second[1:]]).course
-    assert said[1:] == ("It began 2 times, since the group changed again meanwhile.",)
-    assert not [line for line in asked(first).course if line.startswith("It began")]
-
-
 def test_of_a_rebalance_whose_begin_is_missing_no_cause_is_made_up() -> None:
     assert list(lines(asked(rebalance(joined(), 8)[1:]))) == [
         "billing rebalanced at 12:00:00 (to generation 8); its begin is not in the history. It began with: member "
