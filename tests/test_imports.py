@@ -166,6 +166,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.groups.classic.states",
         "coordinator.groups.consumer.expressions",  # What is valid is what the daemon compiles.
         "coordinator.groups.consumer.states",
+        "coordinator.groups.waited_members",  # Who is silent is for one function to say.
         "coordinator.history.events",
         "coordinator.history.rebalances",
         "protocol",
