@@ -98,7 +98,9 @@ async def groups(server: ServerProcess, *arguments: str, status: int = 0) -> Any
         subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == status, done.stderr
-    return json.loads(done.stdout) if done.stdout else done.stderr
+    if done.stdout:
+        return json.loads(done.stdout)
+    return f"muster: {json.loads(done.stderr.splitlines()[-1])['error']}\n"  # As it is without --json.
 
 
 async def committed(server: ServerProcess, group: str) -> dict[int, int]:

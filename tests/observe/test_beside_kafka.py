@@ -12,9 +12,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from threading import Event
 from typing import IO, Any
 
 import pytest
@@ -42,9 +44,11 @@ from muster.groups.rebalance_views import rebalance_views
 from muster.observe.commands import Extent, Output, observe
 from muster.observe.reading import read_stored_history
 from muster.observe.store import STATE, open_events
+from protocol.errors import ErrorCode
+from protocol.messages.sync_group import SyncGroupRequest
 from tests.clients.conftest import QUICK
 from tests.clients.fleet import ROOT, Fleet, Worker
-from tests.server.joining import join, leave, sync
+from tests.server.joining import beat, join, leave, sync
 
 pytestmark = pytest.mark.xdist_group("beside-kafka")
 
@@ -55,6 +59,7 @@ JOIN_VERSION, SYNC_VERSION, LEAVE_VERSION = (
     2,
     3,
 )  # A first JoinGroup is answered with a generation up to version 3.
+BEAT_VERSION = 3
 READS = {1: "Fetch", 2: "ListOffsets", 3: "Metadata", 18: "ApiVersions"}
 
 Generations = dict[int, set[str]]
@@ -137,6 +142,14 @@ def observed_generations(events: tuple[GroupEvent, ...]) -> Generations:
     }
 
 
+def member_ids(events: tuple[GroupEvent, ...]) -> set[str]:
+    """The ids of the members of the newest generation that events list."""
+    listing = [event for event in events if event.observed is not None and event.observed.members is not None]
+    newest = max(listing, key=lambda event: event.generation_id)
+    assert newest.observed is not None
+    return {str(member["member_id"]) for member in newest.observed.members or ()}
+
+
 def missing_generations(events: tuple[GroupEvent, ...]) -> set[int]:
     gaps = [event.observed.missing_generations for event in events if event.observed is not None]
     return {number for gap in gaps if gap is not None for number in range(gap[0], gap[1] + 1)}
@@ -147,7 +160,8 @@ class Script:
 
     def __init__(self, broker: KafkaBroker, fleet: Fleet, store: Path, family: str, protocol: str) -> None:
         self.group = unique("group")
-        self.topic = Observer(broker.bootstrap).create_topic("observed", 4)
+        self._observer = Observer(broker.bootstrap)
+        self.topic = self._observer.create_topic("observed", 4)
         self._fleet, self._store, self._family, self._protocol = fleet, store, family, protocol
 
     def start(self, name: str) -> Worker:
@@ -163,7 +177,11 @@ class Script:
             is_there = bool(generations) and generations[max(generations)] == set(clients)
             return events if is_there and events[-1].to_state in ("Stable", "Empty") else None
 
-        return wait_until(found, f"{self.group} has the members {clients}", DEADLINE_S) or ()
+        events = wait_until(found, f"{self.group} has the members {clients}", DEADLINE_S) or ()
+        if clients:
+            described = self._observer.describe(self.group).members
+            assert member_ids(events) == {member.member_id for member in described}, "as Kafka describes them"
+        return events
 
     def events(self) -> tuple[GroupEvent, ...]:
         """All that the store has of the group, once there is a store."""
@@ -270,6 +288,48 @@ def test_a_generation_whose_assignment_never_came_is_a_gap(kafka: KafkaBroker, t
         assert process.stderr.read() == ""
 
 
+def test_ids_and_leader_are_those_that_the_members_were_told(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """The first to join leads, whose id comes after the other's by the alphabet."""
+    group = unique("group")
+    watcher = Observer(kafka.bootstrap)
+    watcher.commit(group, watcher.create_topic("observed", 1), {0: 0})
+    with (
+        WireClient(kafka.bootstrap, "z") as first,
+        WireClient(kafka.bootstrap, "a") as second,
+        ThreadPoolExecutor() as pool,
+    ):
+        alone = first.ask(join(group_id=group), JOIN_VERSION)
+        first.ask(synced(alone, group), SYNC_VERSION)
+        waits = pool.submit(second.ask, join(group_id=group), JOIN_VERSION)
+        alive = beat(alone)
+        alive.group_id = group
+        joins = ErrorCode.REBALANCE_IN_PROGRESS
+        wait_until(lambda: first.ask(alive, BEAT_VERSION).error_code == joins, "the second joins", DEADLINE_S)
+        told = first.ask(join(alone.member_id, group), JOIN_VERSION), waits.result()
+        for client, answer in zip((first, second), told, strict=True):
+            client.ask(synced(answer, group), SYNC_VERSION)
+        end = Extent(until_end=True)
+        assert (
+            observe(endpoint=Endpoint(bootstrap=kafka.bootstrap), output=Output(store=tmp_path), extent=end)
+            == 0
+        )
+        for client, answer in zip((first, second), told, strict=True):
+            gone = leave(answer.member_id)
+            gone.group_id = group
+            client.ask(gone, LEAVE_VERSION)
+    events = read_stored_history(tmp_path, group).history.events
+    assert member_ids(events) == {answer.member_id for answer in told}
+    leaders = {event.observed.leader_id for event in events if event.generation_id == 2 and event.observed}
+    assert leaders - {None} == {told[1].leader} == {told[0].member_id}
+    assert told[0].member_id > told[1].member_id, "else the smallest id would do"
+
+
+def synced(joined: Any, group: str) -> SyncGroupRequest:
+    request = sync(joined)
+    request.group_id = group
+    return request
+
+
 def ends(bootstrap: str) -> Mapping[str, int]:
     """The end of every partition of every topic. (A consumer would look for its coordinator, which makes one.)"""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -294,14 +354,8 @@ def logs(broker: KafkaBroker) -> Mapping[Path, str]:
     }
 
 
-def test_with_a_store_of_its_own_it_sends_nothing_that_writes(
-    kafka: KafkaBroker, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = Script(kafka, fleet, tmp_path / "unused", "confluent", "classic")
-    script.start("app-1").wait_for_event("owns")
-    fleet.close()
-    watcher = Observer(kafka.bootstrap)
-    wait_until(lambda: watcher.state(script.group) == "EMPTY", "the killed member expires", DEADLINE_S)
+def api_keys_asked(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The API keys of all requests that aiokafka sends from now on."""
     asked: set[int] = set()
     send: Any = AIOKafkaConnection.send
 
@@ -310,6 +364,68 @@ def test_with_a_store_of_its_own_it_sends_nothing_that_writes(
         return send(self, request, expect_response)
 
     monkeypatch.setattr(AIOKafkaConnection, "send", noting)
+    return asked
+
+
+def groups_of_the_log(bootstrap: str) -> set[str]:
+    return {getattr(key, "group", None) or key.group_id for key, _ in log_records(bootstrap)}
+
+
+def of_others(found: Mapping[Any, Any]) -> dict[Any, Any]:
+    """What was found of all partitions but those of the groups' own log."""
+    return {where: what for where, what in found.items() if OFFSETS not in str(where)}
+
+
+@pytest.mark.timeout(240)
+def test_while_members_join_and_are_killed_it_sends_nothing_that_writes(
+    kafka: KafkaBroker, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It follows here, so that its requests are seen, until a signal; the members are steered beside it."""
+    script = Script(kafka, fleet, tmp_path / "store", "confluent", "classic")
+    watcher = Observer(kafka.bootstrap)
+    watcher.commit(unique("group"), script.topic, {0: 0})
+    asked, is_over = api_keys_asked(monkeypatch), Event()
+    before, files, groups = ends(kafka.bootstrap), logs(kafka), groups_of_the_log(kafka.bootstrap)
+
+    def members_come_and_go() -> None:
+        try:
+            first = script.start("app-1")
+            script.wait("app-1")
+            second = script.start("app-2")
+            script.wait("app-1", "app-2")
+            second.kill()
+            script.wait("app-1")
+            first.stop()
+            script.wait()
+        finally:
+            if not is_over.is_set():
+                os.kill(os.getpid(), signal.SIGINT)
+
+    with ThreadPoolExecutor() as pool:
+        steered = pool.submit(members_come_and_go)
+        status = observe(
+            endpoint=Endpoint(bootstrap=kafka.bootstrap),
+            output=Output(store=tmp_path / "store"),
+            extent=Extent(),
+        )
+        is_over.set()
+        steered.result()
+    assert status == 0
+    assert asked <= READS.keys()
+    assert of_others(ends(kafka.bootstrap)) == of_others(before)
+    assert of_others(logs(kafka)) == of_others(files)
+    assert groups_of_the_log(kafka.bootstrap) - groups == {script.group}, "that is its members' own"
+
+
+def test_with_a_store_of_its_own_it_sends_nothing_that_writes(
+    kafka: KafkaBroker, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script(kafka, fleet, tmp_path / "unused", "confluent", "classic")
+    script.start("app-1").wait_for_event("owns")
+    fleet.close()
+    watcher = Observer(kafka.bootstrap)
+    wait_until(lambda: watcher.state(script.group) == "EMPTY", "the killed member expires", DEADLINE_S)
+    asked = api_keys_asked(monkeypatch)
     before, files = ends(kafka.bootstrap), logs(kafka)
     assert {OFFSETS, script.topic} <= {each.rpartition("-")[0] for each in before}
     assert {each.parent.name for each in files} >= before.keys()
