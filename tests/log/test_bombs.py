@@ -17,10 +17,11 @@ from tests.storage.bombs import BOMB_BYTES, bomb
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = 450 << 20  # A load inflates 256 MiB at most, and the interpreter has some 60.
 ALL_IN_ONE = """
-import json, resource, sys
+import json, sys
+from harness.own_memory import peak_kib
 from muster.cli import run
 statuses = [run(["log", *command]) for command in json.loads(sys.argv[1])]
-print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, *statuses)
+print("peak", peak_kib(), *statuses)
 """
 
 

@@ -17,10 +17,11 @@ LAG_ROWS, REBALANCE_ROWS = 3_000_000, 600_000
 MEMORY_MB_MAX = 1_500
 MEASURED = """
 import resource, sys
+from harness.own_memory import peak_kib
 from muster.spark.commands import app
 app(sys.argv[1:], result_action="return_value")
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(used.ru_maxrss // 1024, round(used.ru_utime + used.ru_stime, 1))
+print(peak_kib() // 1024, round(used.ru_utime + used.ru_stime, 1))
 """
 
 
