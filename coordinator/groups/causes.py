@@ -81,6 +81,21 @@ class CauseKind(Enum):
         self.text = text
 
 
+EXPIRIES: Final = frozenset(
+    (
+        CauseKind.SESSION_EXPIRED,
+        CauseKind.NEW_MEMBER_JOIN_TIMEOUT,
+        CauseKind.SYNC_TIMEOUT,
+        CauseKind.REBALANCE_TIMEOUT,
+        CauseKind.REVOCATION_TIMEOUT,
+        CauseKind.REJOIN_TIMEOUT,
+    )
+)
+"""Causes by which members are removed that did not ask for it."""
+
+DEPARTURES: Final = EXPIRIES | {CauseKind.MEMBER_LEFT, CauseKind.STATIC_MEMBER_AWAY}
+"""The causes by which a member goes of its own, or is late."""
+
 ONLY_OBSERVED: Final = frozenset(
     (
         CauseKind.MEMBER_GONE,

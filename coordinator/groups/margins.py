@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 NOT_HEARD: Final = 1 << 62
-"""The least left of a window in which nobody was heard."""
+"""The least left of a window in which no member was heard."""
 
 
 class Heard(Protocol):

@@ -6,27 +6,13 @@ A figure stays as it was when the member went; later pushes say nothing of that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from coordinator.effects import HistoryRow
-from coordinator.groups.causes import CauseKind
+from coordinator.groups.causes import DEPARTURES
 
 Latest: TypeAlias = Callable[[str, str | None, str, str], Mapping[str, int] | None]
 """Returns what the client of a member said lately, by group id, member id, client id and host."""
-
-DEPARTURES: Final = frozenset(
-    {
-        CauseKind.MEMBER_LEFT,
-        CauseKind.SESSION_EXPIRED,
-        CauseKind.STATIC_MEMBER_AWAY,
-        CauseKind.REBALANCE_TIMEOUT,
-        CauseKind.SYNC_TIMEOUT,
-        CauseKind.REVOCATION_TIMEOUT,
-        CauseKind.REJOIN_TIMEOUT,
-        CauseKind.NEW_MEMBER_JOIN_TIMEOUT,
-    }
-)
-"""The causes by which a member goes of its own, or is late."""
 
 
 def with_client_metrics(row: HistoryRow, latest: Latest) -> HistoryRow:

@@ -38,7 +38,7 @@ BEAT_MS: Final = 10_000
 """Longest silence: what is between, and TCP, see a client that is gone only when something is sent."""
 
 CUT_OFF_MAX: Final = 2 * CLIENTS_MAX
-"""Clients that are remembered as cut off while they did not read; they are told so when they come back."""
+"""Clients that are remembered as cut off while they did not read; they are sent a mark when they come back."""
 
 CLIENTS_AT_ONCE: Final = 8
 """Clients that are written to before others have the loop: some 20 us each."""
@@ -58,7 +58,7 @@ class Client:
         self.key = key
         self.offset = offset
         self.is_live = False  # It has all that was read so far.
-        self.was_live = False  # It is told if it falls behind.
+        self.was_live = False  # It is sent a mark if it falls behind.
         self.is_catching_up = False  # Or waits for its turn to.
         self.is_open = True
         self.is_greeted = False  # It has been sent an id to come back with.

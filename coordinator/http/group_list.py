@@ -83,7 +83,7 @@ class GroupList:
         }
 
     def answer(self, question: Question) -> Steps:
-        """The groups that match, without those of shards that are not loaded, whose number is told."""
+        """The groups that match, without those of shards that are not loaded, whose number is reported."""
         sort, is_descending = sort_of(question, self._keys, "group")
         page = Page(question, sort, is_descending=is_descending)
         yield from page.fill(self._found(question, sort, is_descending=is_descending))

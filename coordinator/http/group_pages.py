@@ -23,7 +23,7 @@ from coordinator.groups.waited_members import heard_ms as heard_ms_by
 from coordinator.history.events import worded
 from coordinator.history.rebalances import RebalanceFold
 from coordinator.http.exchange import Aside, HttpProblem, Question, Steps
-from coordinator.http.group_list import classic_row, consumer_row
+from coordinator.http.group_list import Row, classic_row, consumer_row
 from coordinator.http.parts import in_parts
 from coordinator.http.sources import Sources
 from coordinator.metrics.figures import GroupFigures
@@ -87,13 +87,7 @@ class GroupPages:
         members = tuple(group.members.values())
         margins = {} if figures is None else figures.margins
         return {
-            "group": row.group_id,
-            "type": row.type,
-            "state": row.state,
-            "since_ms": since,
-            "generation": row.generation,
-            "protocol": row.protocol,
-            "leader": group.leader,
+            **_heading(row, since, group.leader),
             **_figures(figures),
             **_waiting(classic_waited.waiting_of(group, now_ms)),
             "member_count": len(members),
@@ -110,13 +104,7 @@ class GroupPages:
         margins = {} if figures is None else figures.margins
         members = tuple(group.members.values())
         return {
-            "group": row.group_id,
-            "type": row.type,
-            "state": row.state,
-            "since_ms": since,
-            "generation": row.generation,
-            "protocol": row.protocol,
-            "leader": None,
+            **_heading(row, since, None),
             **_figures(figures),
             **_waiting(consumer_waited.waiting_of(shard.consumers, group, now_ms)),
             "member_count": len(members),
@@ -214,6 +202,19 @@ class GroupPages:
 
 def _no_such_group() -> HttpProblem:
     return HttpProblem(404, "There is no such group.")
+
+
+def _heading(row: Row, since_ms: int | None, leader: str | None) -> dict[str, Any]:
+    """What a group of either kind begins with; `since_ms` is how long it is in its state."""
+    return {
+        "group": row.group_id,
+        "type": row.type,
+        "state": row.state,
+        "since_ms": since_ms,
+        "generation": row.generation,
+        "protocol": row.protocol,
+        "leader": leader,
+    }
 
 
 def _figures(figures: GroupFigures | None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A page of many things, in the order of a key: found a slice at a time, without sorting all of them.
 
-Where a page ends is told as a cursor, the key of its last thing. So the next page begins behind that, whatever
+Where a page ends is reported as a cursor, the key of its last thing. So the next page begins behind that, whatever
 came or went meanwhile. The things of a page are kept in a heap; those beyond it are looked at and forgotten.
 """
 

@@ -97,7 +97,9 @@ class Work:
                 self._steps = None
                 self.on_done(ended.value)
                 return False
-            except Exception as error:
+            except (
+                Exception
+            ) as error:  # A handler's: its own request is answered with it, and the others go on.
                 self._steps = None
                 self.on_failed(error)
                 return False

@@ -1,4 +1,4 @@
-"""What is read of a living group, of either kind: state, members, generation, and partitions that nobody has."""
+"""What is read of a living group, of either kind: state, members, generation, and partitions without a member."""
 
 from __future__ import annotations
 

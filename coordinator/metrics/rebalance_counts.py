@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from coordinator.effects import GroupEvent
+from coordinator.groups.causes import EXPIRIES as KINDS_OF_EXPIRY
 from coordinator.groups.causes import ONLY_OBSERVED, CauseKind
 from coordinator.groups.classic.states import DEAD
 from coordinator.history.rebalances import (
@@ -48,17 +49,7 @@ JOINS: Final = frozenset(
     for kind in (CauseKind.MEMBER_JOINED, CauseKind.STATIC_MEMBER_REPLACED, CauseKind.GROUP_UPGRADED)
 )
 LEAVES: Final = frozenset(kind.slug for kind in (CauseKind.MEMBER_LEFT, CauseKind.REMOVED_BY_ADMIN))
-EXPIRIES: Final = frozenset(
-    kind.slug
-    for kind in (
-        CauseKind.SESSION_EXPIRED,
-        CauseKind.NEW_MEMBER_JOIN_TIMEOUT,
-        CauseKind.SYNC_TIMEOUT,
-        CauseKind.REBALANCE_TIMEOUT,
-        CauseKind.REVOCATION_TIMEOUT,
-        CauseKind.REJOIN_TIMEOUT,
-    )
-)
+EXPIRIES: Final = frozenset(kind.slug for kind in KINDS_OF_EXPIRY)
 """Causes by which members are removed that did not ask for it."""
 
 _BEGIN_NOTHING: Final = ENDS_OF_A_PHASE | {

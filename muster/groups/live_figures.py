@@ -9,7 +9,7 @@ from muster.http_api import HttpApi, NoHttp
 
 PAGE: Final = "1000"
 PAGES_MAX: Final = 10
-"""A table of more groups is read by nobody; those beyond have no such figures."""
+"""No table of more groups is read; those beyond have no such figures."""
 
 
 @dataclass(frozen=True, slots=True)

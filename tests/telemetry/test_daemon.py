@@ -10,8 +10,8 @@ import pytest
 
 from coordinator.daemon import StartupError
 from coordinator.effects import GroupEvent, HistoryRow
-from coordinator.groups.causes import Cause, CauseKind
-from coordinator.history.client_metrics import DEPARTURES, with_client_metrics
+from coordinator.groups.causes import DEPARTURES, Cause, CauseKind
+from coordinator.history.client_metrics import with_client_metrics
 from coordinator.history.events import decode_event, encode_event, worded
 from coordinator.server.api_table import MAX_SOFTWARE_CHARS, api_table
 from coordinator.telemetry.telemetry import MISSING

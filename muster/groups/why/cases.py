@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from coordinator.effects import GroupEvent
+from coordinator.groups.causes import DEPARTURES as KINDS_OF_DEPARTURE
 from coordinator.groups.causes import CauseKind
 from coordinator.history.rebalances import ASSIGNING, RECONCILING, is_whole
 from muster.groups.why.client_texts import Said, meaning
@@ -27,20 +28,7 @@ FLAPPING_MIN: Final = 3
 Identity: TypeAlias = tuple[str | None, str | None]
 
 KINDS: Final = {kind.slug: kind for kind in CauseKind}
-DEPARTURES: Final = frozenset(
-    kind.slug
-    for kind in (
-        CauseKind.MEMBER_LEFT,
-        CauseKind.SESSION_EXPIRED,
-        CauseKind.STATIC_MEMBER_AWAY,
-        CauseKind.REBALANCE_TIMEOUT,
-        CauseKind.SYNC_TIMEOUT,
-        CauseKind.REVOCATION_TIMEOUT,
-        CauseKind.REJOIN_TIMEOUT,
-        CauseKind.NEW_MEMBER_JOIN_TIMEOUT,
-        CauseKind.MEMBER_GONE,
-    )
-)
+DEPARTURES: Final = frozenset(kind.slug for kind in KINDS_OF_DEPARTURE | {CauseKind.MEMBER_GONE})
 """By these a member is gone, and may come back."""
 ARRIVALS: Final = frozenset((CauseKind.MEMBER_JOINED.slug, CauseKind.STATIC_MEMBER_REPLACED.slug))
 
