@@ -15,6 +15,8 @@ from coordinator.data.markers import Markers
 from coordinator.data.producer_ids import ProducerIds
 from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.purgatory.delayed import Purgatory
+from coordinator.security.acls import Operation, ResourceType
+from coordinator.security.session import Session
 from coordinator.topics.broker_configs import BrokerConfig
 from coordinator.topics.placement import Placement
 from coordinator.topics.registry import TopicRegistry
@@ -35,6 +37,13 @@ class ClientRequest(Protocol):
     def listener(self) -> str: ...
     @property
     def is_open(self) -> bool: ...
+    @property
+    def session(self) -> Session:
+        """Who the client is."""
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the client may do `operation` to the resource, now."""
+
     def reply(self, response: Any) -> None: ...
     def no_reply(self) -> None: ...
     def drop(self, reason: str) -> None: ...

@@ -11,7 +11,7 @@ from typing import Any
 
 from coordinator.server.api_counts import ApiCounts
 from coordinator.server.pending import UNKNOWN_SOFTWARE, Pending
-from coordinator.server.prepared import Prepare
+from coordinator.server.prepared import Prepare, Prepared
 from coordinator.topics.feature_levels import HIGHEST_LEVELS, SUPPORTED_FEATURES, FeatureLevels
 from protocol.codec.codec import spec
 from protocol.errors import ErrorCode
@@ -46,6 +46,8 @@ class Api:
     """Whether a request changes state at once and only its answer waits: then the next such request may start."""
     prepare: Prepare | None = None
     """Prepares a request that clients repeat, so that the following ones like it are not decoded; None: never."""
+    prepare_for: Callable[[Pending, Any, int, bytes], Prepared | None] | None = None
+    """As `prepare`, and used in its place, where it matters whose request it is."""
 
 
 FEATURES_FROM_0_SINCE = 4

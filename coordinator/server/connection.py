@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sized
+from functools import partial
 from struct import Struct
 from time import perf_counter
 from typing import Any, cast
 
 import structlog
 
+from coordinator.security.acls import Operation, ResourceType
+from coordinator.security.session import NO_SESSION
 from coordinator.server.answering import AnsweringConnection
 from coordinator.server.api_table import API_VERSIONS_KEY, Api, ApiVersionsHandler
 from coordinator.server.client_ids import ClientIds
@@ -60,6 +63,7 @@ class Connection(AnsweringConnection):
         "client_software",
         "last_request_ms",
         "listener_name",
+        "session",
     )
 
     def __init__(self, host: ConnectionHost, listener_name: str) -> None:
@@ -70,6 +74,7 @@ class Connection(AnsweringConnection):
         self.listener_name = listener_name
         self.client_host = ""
         self.client_software = UNKNOWN_SOFTWARE
+        self.session = NO_SESSION
         self.last_request_ms = 0
         self._clock = host.clock
         self._turn = host.turn
@@ -79,6 +84,14 @@ class Connection(AnsweringConnection):
         self._put_off: PutOff | None = None  # Set while the requests held back wait for a later turn.
         self._prepared = PreparedRequests(host.memory_pool)
         self._client_ids = ClientIds()
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the client may do `operation` to the resource; where nobody gives rights, it may."""
+        rights = self._host.rights
+        if rights is None:
+            return True
+        host = self.client_host.removeprefix("/")
+        return rights.may(self.session.principal, host, operation, resource_type, name)
 
     @property
     def client_id(self) -> str:
@@ -300,8 +313,9 @@ class Connection(AnsweringConnection):
             return
         if api.prepare is not None:
             start = stop - pending.frame_bytes - _SIZE.size
+            prepare = api.prepare if api.prepare_for is None else partial(api.prepare_for, pending)
             self._prepared.maybe_prepare(
-                api.key, api.prepare, request, version, bytes(data[start:stop]), pending.client_id
+                api.key, prepare, request, version, bytes(data[start:stop]), pending.client_id
             )
         self.call(api.handle, request, pending)
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.turn_share import TurnShare
+from coordinator.security.rights import Rights
 from coordinator.server.api_table import Api
 from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import Readers, SlowReaders
@@ -29,6 +30,10 @@ class ConnectionHost(Protocol):
     def slow_readers(self) -> SlowReaders: ...
     @property
     def turn(self) -> TurnShare: ...
+    @property
+    def rights(self) -> Rights | None:
+        """Who may do what; None: everybody may do everything."""
+
     @property
     def accept_at_ms(self) -> int:
         """The monotonic time in ms at which `accept` is due."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Final, Protocol
 
+from coordinator.security.acls import Operation, ResourceType
+from coordinator.security.session import Session
 from coordinator.server.api_counts import ApiCounts
 from protocol.codec.primitives import Buffer
 from protocol.errors import EncodeError
@@ -47,7 +49,14 @@ class Channel(Protocol):
     @property
     def listener_name(self) -> str: ...
     @property
+    def session(self) -> Session:
+        """Who the client is."""
+
+    @property
     def is_open(self) -> bool: ...
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the client may do `operation` to the resource, now."""
+
     def on_answered(self, pending: Pending) -> None:
         """Send the answer of `pending`, which is in `pending.chunks`, in its turn."""
 
@@ -111,6 +120,15 @@ class Pending:
     def is_open(self) -> bool:
         """Whether the client still waits for the answer."""
         return self.connection.is_open
+
+    @property
+    def session(self) -> Session:
+        """Who the client is."""
+        return self.connection.session
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the client may do `operation` to the resource, now."""
+        return self.connection.may(operation, resource_type, name)
 
     def reply(self, response: Any) -> None:
         """Answer with `response`, a message or an EncodedResponse, once every earlier request is answered.

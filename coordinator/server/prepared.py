@@ -79,6 +79,14 @@ class Prepared:
         self.template, self.is_immediate = template, answer is not None
         self.answer = answer or _answer_nothing
 
+    def while_it_holds(self, holds: Callable[[int], bool], now_ms: Callable[[], int]) -> Prepared:
+        """Have this be out of date once `holds`, asked at a monotonic time in ms, says no; return itself."""
+        answer, is_current = self.answer, self.is_current
+        self.is_current = lambda: holds(now_ms()) and is_current()
+        if self.is_immediate:
+            self.answer = lambda at_ms: answer(at_ms) if holds(at_ms) else None
+        return self
+
     def match(self, data: bytes | bytearray, start: int, stop: int) -> tuple[int, ...] | None:
         """Return the varying field values in the frame `data[start:stop]`; None if it is another request."""
         if not data.startswith(self.head, start):  # The size is in it.

@@ -18,6 +18,7 @@ import structlog
 from coordinator.purgatory.delayed import TimerOwner
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.turn_share import TurnShare, unlimited
+from coordinator.security.rights import Rights
 from coordinator.server.acceptor import ACCEPT_EVERY_MS, Acceptor, bind, longest_queue
 from coordinator.server.api_table import Api
 from coordinator.server.connection import Connection
@@ -63,6 +64,7 @@ class Server:
         self.readers = readers
         self.call_soon = asyncio.get_running_loop().call_soon
         self.turn = turn or unlimited(self.call_soon)
+        self.rights: Rights | None = None
         self.slow_readers = SlowReaders()
         self.memory_pool = MemoryPool(settings.queued_max_request_bytes, clock, set_timer)
         self.max_request_bytes = settings.socket_request_max_bytes

@@ -53,6 +53,8 @@ class ListenerConfig:
     port: int
     advertised_host: str
     advertised_port: int
+    protocol: str = "PLAINTEXT"
+    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
 
 
 def parse_listeners(

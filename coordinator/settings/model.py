@@ -16,10 +16,14 @@ from typing import Annotated, Any, Final, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from coordinator.settings import group_kinds
+from coordinator.settings.encryption import EncryptionSettings
 from coordinator.settings.listeners import ListenerConfig, parse_listeners
 from coordinator.settings.log_times import MS_PER_HOUR, LogTimes
+from coordinator.settings.logins import LoginSettings
 from coordinator.settings.operators import OperatorSettings
+from coordinator.settings.permissions import PermissionSettings
 from coordinator.settings.plugins import without_plugins
+from coordinator.settings.quotas import QuotaSettings
 from coordinator.settings.rules import ConflictsError, conflicts
 from coordinator.settings.types import (
     AddressCounts,
@@ -45,7 +49,9 @@ DEFAULT_NODE_ID: Final = 1  # What Kafka's own quick start uses.
 FLOAT_MAX: Final = sys.float_info.max
 
 
-class Settings(LogTimes, OperatorSettings):
+class Settings(
+    LogTimes, OperatorSettings, LoginSettings, EncryptionSettings, PermissionSettings, QuotaSettings
+):
     """All settings, checked and immutable. The constructor reads no file and no environment.
 
     Raises pydantic's ValidationError, whose messages say what is allowed; `settings_sources.load` turns

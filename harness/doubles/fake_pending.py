@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator.security.acls import Operation, ResourceType
+from coordinator.security.rights import Rights
+from coordinator.security.session import NO_SESSION
 from protocol.codec.codec import spec
 from protocol.framing import SIZE_BYTES, decode_response, response_frame
 from protocol.messages import RESPONSES
@@ -27,10 +30,19 @@ class FakePending:
         self.client_host = "/127.0.0.1"
         self.listener = listener
         self.is_open = True
+        self.session = NO_SESSION
+        self.rights: Rights | None = None
+        """Who may do what; None: everybody may do everything."""
         self.connection = FakeConnection()
         self.answer: Any = None
         self.is_answered = False
         self.dropped_for: str | None = None
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        if self.rights is None:
+            return True
+        host = self.client_host.removeprefix("/")
+        return self.rights.may(self.session.principal, host, operation, resource_type, name)
 
     def reply(self, response: Any) -> None:
         assert not self.is_answered, "answered twice"
