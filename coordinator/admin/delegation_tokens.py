@@ -4,7 +4,8 @@ DescribeDelegationToken (41), as a broker without a secret for tokens answers th
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.security.acls import Operation, ResourceType
@@ -106,3 +107,12 @@ def _refusal(pending: ClientRequest) -> tuple[ErrorCode, int]:
     if _is_allowed(pending):
         return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, UNSET_TIME
     return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME
+
+
+HANDLERS: Final[dict[int, Callable[[Broker, Any, ClientRequest], None]]] = {
+    38: create,
+    39: renew,
+    40: expire,
+    41: describe,
+}
+"""The handlers by API key."""

@@ -62,10 +62,6 @@ def topic_handlers(broker: Broker) -> dict[int, TopicHandler]:
         35: describe_log_dirs.handle,
         36: unsecured.sasl_authenticate,
         37: create_partitions.handle,
-        38: delegation_tokens.create,
-        39: delegation_tokens.renew,
-        40: delegation_tokens.expire,
-        41: delegation_tokens.describe,
         43: elections.elect_leaders,
         44: alter_configs.handle_incremental,
         45: reassignments.alter_reassignments,
@@ -82,4 +78,4 @@ def topic_handlers(broker: Broker) -> dict[int, TopicHandler]:
         80: quorum.add_voter,
         81: quorum.remove_voter,
     }
-    return {key: partial(handle, broker) for key, handle in handlers.items()}
+    return {key: partial(handle, broker) for key, handle in (handlers | delegation_tokens.HANDLERS).items()}

@@ -28,8 +28,8 @@ class CreatableRenewers:
 class CreateDelegationTokenRequest:
     """The token to make; an owner of null is the requester, a lifetime of -1 the broker's."""
 
-    owner_principal_type: str | None = since(3, default=None)
-    owner_principal_name: str | None = since(3, default=None)
+    owner_principal_type: str | None = since(3, default="")
+    owner_principal_name: str | None = since(3, default="")
     renewers: list[CreatableRenewers]
     max_lifetime_ms: Int64
 
