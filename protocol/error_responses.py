@@ -138,7 +138,7 @@ def _build(cls: type, asked: WireType | None, naming: Naming, api_version: int) 
     build_row = _build(row_class, asked_row, _naming(row_class, asked_row), api_version)
 
     def build(whole: Any, error: ErrorCode) -> Any:
-        rows = getattr(whole, asked_name)
+        rows = getattr(whole, asked_name) or ()  # Null, which stands for all, names none.
         named = dict.fromkeys(rows) if case.is_once_per_name else rows
         return cls(**naming(whole), **values, **{name: [build_row(row, error) for row in named]})
 
