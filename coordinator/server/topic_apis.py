@@ -10,6 +10,7 @@ from coordinator.admin import (
     alter_configs,
     create_partitions,
     create_topics,
+    delegation_tokens,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -77,4 +78,4 @@ def topic_handlers(broker: Broker) -> dict[int, TopicHandler]:
         80: quorum.add_voter,
         81: quorum.remove_voter,
     }
-    return {key: partial(handle, broker) for key, handle in handlers.items()}
+    return {key: partial(handle, broker) for key, handle in (handlers | delegation_tokens.HANDLERS).items()}

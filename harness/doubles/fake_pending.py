@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from coordinator.security.acls import Operation, ResourceType
@@ -37,6 +38,7 @@ class FakePending:
         self.answer: Any = None
         self.is_answered = False
         self.dropped_for: str | None = None
+        self.was_made_aside = False
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         if self.rights is None:
@@ -52,6 +54,12 @@ class FakePending:
         chunks = response_frame(7, response, self.api_version)
         sent = b"".join(chunk.whole() if isinstance(chunk, FileRange) else chunk for chunk in chunks)
         _, self.answer = decode_response(RESPONSES[key], self.api_version, sent[SIZE_BYTES:])
+
+    def reply_aside(
+        self, make: Callable[[], Any], run: Callable[[Callable[[], Any], Callable[[Any], None]], None]
+    ) -> None:
+        self.was_made_aside = True
+        run(make, lambda made: self.reply(made.result()))
 
     def no_reply(self) -> None:
         assert not self.is_answered, "answered twice"
