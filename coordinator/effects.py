@@ -6,7 +6,7 @@ socket, file or clock is known here: `now_ms` is monotonic and drives timers, `w
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -47,6 +47,7 @@ class RequestContext(NamedTuple):
     client_id: str
     client_host: str  # "/127.0.0.1", as Kafka shows it.
     new_uuid: str = ""  # A fresh UUID to make a member id of; set for a request to join without one.
+    describes: Callable[[str], bool] | None = None  # Which topics the client may know of; None: all.
 
 
 class RequestReceived(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from coordinator.security.acls import Operation, ResourceType
@@ -37,6 +38,19 @@ class FakePending:
         self.answer: Any = None
         self.is_answered = False
         self.dropped_for: str | None = None
+
+    @property
+    def is_guarded(self) -> bool:
+        return self.rights is not None
+
+    @property
+    def describes(self) -> Callable[[str], bool] | None:
+        if self.rights is None:
+            return None
+        return lambda name: self.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+    def part(self, part: Any) -> Any:
+        return part
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         if self.rights is None:
