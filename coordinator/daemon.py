@@ -52,6 +52,7 @@ from coordinator.runtime.transaction_verification import CoordinatorVerifier
 from coordinator.runtime.turn_share import TurnShare
 from coordinator.runtime.turn_watch import TurnWatch
 from coordinator.server.api_table import Handler, api_table
+from coordinator.server.authorization import Authorization
 from coordinator.server.descriptors import raise_limit
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
@@ -183,7 +184,7 @@ class Daemon:
         self._cleaner = Cleaner(directory, files, settings, self._clock.wall_ms)
         self._verifier = CoordinatorVerifier(self.runtime)
         self.broker = self._broker(files)
-        self.server = self._server()
+        self.server = self._server(files)
         self._collector = Collector(
             self.runtime.set_timer, self._clock.now_ms, lambda: self.server.has_connections, self._turn
         )
@@ -265,7 +266,7 @@ class Daemon:
             broker_configs=shown_configs(self._settings),
         )
 
-    def _server(self) -> Server:
+    def _server(self, files: Files) -> Server:
         partitions = {
             GROUP_METADATA_TOPIC: self._settings.offsets_topic_num_partitions,
             TRANSACTION_STATE_TOPIC: self._settings.transaction_state_log_num_partitions,
@@ -278,8 +279,11 @@ class Daemon:
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
         self._telemetry = self._open_telemetry()
         handlers |= {} if self._telemetry is None else self._telemetry.handlers
+        self._authorization = Authorization(self._settings, files, self._workers, self._readers)
+        handlers |= self._authorization.handlers
         apis = api_table(handlers, groups.prepare(), self._features, groups.counts)
         server = Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
+        server.rights = self._authorization.rights
         if self._telemetry is not None:
             server.on_closed.append(self._telemetry.on_disconnected)
         return server
@@ -355,6 +359,7 @@ class Daemon:
         if self._stop_seeing_turns is not None:
             self._turn.poll = short_poll_of(loop)
         try:
+            self._authorization.open()
             runners = self._runners()
             self._history = self._open_history()
             self._collector.start()

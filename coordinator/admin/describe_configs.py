@@ -239,8 +239,8 @@ def _canonical(name: str, text: str) -> str:
 
 
 def _concealed(shown: DescribeConfigsResourceResult) -> DescribeConfigsResourceResult:
-    """Return `shown` without its values if the setting is secret: clients learn only that it is set."""
-    if shown.config_type == ConfigType.PASSWORD:
+    """Return `shown` without its values if the setting is secret: clients learn only that it is set (F12)."""
+    if shown.config_type in (ConfigType.PASSWORD, ConfigType.UNKNOWN):
         shown.is_sensitive, shown.value = True, None
         for synonym in shown.synonyms:
             synonym.value = None

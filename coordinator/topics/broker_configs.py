@@ -66,6 +66,11 @@ def broker_config(name: str, value: object, default: object) -> BrokerConfig:
     )
 
 
+def concealed_config(name: str) -> BrokerConfig:
+    """Return the BrokerConfig of a setting that Kafka's broker does not know: all it shows is that it is set."""
+    return BrokerConfig(name, "", None, ConfigType.UNKNOWN)
+
+
 def _text(name: str, value: object) -> str | None:
     if value is None:
         return None

@@ -33,6 +33,16 @@ from protocol.messages.consumer_group_heartbeat import (
 )
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -118,6 +128,7 @@ REQUESTS: Final = _by_key(
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     CreateAclsRequest,
+    CreateDelegationTokenRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteAclsRequest,
@@ -128,6 +139,7 @@ REQUESTS: Final = _by_key(
     DescribeClientQuotasRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
+    DescribeDelegationTokenRequest,
     DescribeGroupsRequest,
     DescribeLogDirsRequest,
     DescribeProducersRequest,
@@ -137,6 +149,7 @@ REQUESTS: Final = _by_key(
     DescribeUserScramCredentialsRequest,
     ElectLeadersRequest,
     EndTxnRequest,
+    ExpireDelegationTokenRequest,
     FetchRequest,
     FindCoordinatorRequest,
     GetTelemetrySubscriptionsRequest,
@@ -158,6 +171,7 @@ REQUESTS: Final = _by_key(
     ProduceRequest,
     PushTelemetryRequest,
     RemoveRaftVoterRequest,
+    RenewDelegationTokenRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
     SyncGroupRequest,
@@ -177,6 +191,7 @@ RESPONSES: Final = _by_key(
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatResponse,
     CreateAclsResponse,
+    CreateDelegationTokenResponse,
     CreatePartitionsResponse,
     CreateTopicsResponse,
     DeleteAclsResponse,
@@ -187,6 +202,7 @@ RESPONSES: Final = _by_key(
     DescribeClientQuotasResponse,
     DescribeClusterResponse,
     DescribeConfigsResponse,
+    DescribeDelegationTokenResponse,
     DescribeGroupsResponse,
     DescribeLogDirsResponse,
     DescribeProducersResponse,
@@ -196,6 +212,7 @@ RESPONSES: Final = _by_key(
     DescribeUserScramCredentialsResponse,
     ElectLeadersResponse,
     EndTxnResponse,
+    ExpireDelegationTokenResponse,
     FetchResponse,
     FindCoordinatorResponse,
     GetTelemetrySubscriptionsResponse,
@@ -217,6 +234,7 @@ RESPONSES: Final = _by_key(
     ProduceResponse,
     PushTelemetryResponse,
     RemoveRaftVoterResponse,
+    RenewDelegationTokenResponse,
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
     SyncGroupResponse,
