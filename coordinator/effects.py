@@ -27,7 +27,6 @@ ReplyTo: TypeAlias = Hashable
 TimerKey: TypeAlias = Hashable
 """Identifies one timer of a shard: a dataclass of a `timers` module."""
 
-
 ProducerAndEpoch: TypeAlias = tuple[int, int]
 """Producer id and epoch of a transactional batch."""
 

@@ -5,16 +5,24 @@ Knows no socket and no authorizer: it is given functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 from coordinator.security.acls import CLUSTER_NAME, Operation, ResourceType
 
-May = Callable[[Operation, ResourceType, str], bool]
-"""Whether the client may do an operation to the resource of this type and name."""
 
-MaySome = Callable[[Operation, ResourceType], bool]
-"""Whether there is a resource of this type to which the client may do an operation (A6)."""
+class Client(Protocol):
+    """What a client may do, as the authorizer sees it."""
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str, /) -> bool:
+        """Whether it may do an operation to the resource of this type and name."""
+
+    def permits(self, operation: Operation, resource_type: ResourceType, name: str, /) -> bool:
+        """As `may`, where a no refuses nothing that was asked for: it is not logged as a denial."""
+
+    def may_some(self, operation: Operation, resource_type: ResourceType, /) -> bool:
+        """Whether there is a resource of this type to which it may do an operation (A6)."""
+
 
 OPERATIONS_OF: Final = {
     ResourceType.TOPIC: (
@@ -81,36 +89,52 @@ class Facts(Protocol):
 class Asker:
     """The client of one request of `version`; what it may do to a topic is looked up once (A22)."""
 
-    __slots__ = ("_may", "_of_topics", "facts", "may_some", "topics", "version")
+    __slots__ = ("_client", "_of_topics", "facts", "topics", "version")
 
-    def __init__(self, version: int, may: May, may_some: MaySome, facts: Facts) -> None:
-        self._may = may
+    def __init__(self, version: int, client: Client, facts: Facts) -> None:
+        self._client = client
         self._of_topics: dict[tuple[Operation, str], bool] = {}
         self.version = version
-        self.may_some = may_some
         self.facts = facts
         self.topics = facts.topics
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         if resource_type is ResourceType.TOPIC:
             return self.may_topic(operation, name)
-        return self._may(operation, resource_type, name)
+        return self._client.may(operation, resource_type, name)
+
+    def may_some(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there is a resource of this type to which the client may do `operation` (A6)."""
+        return self._client.may_some(operation, resource_type)
 
     def may_topic(self, operation: Operation, name: str) -> bool:
-        key = (operation, name)
-        known = self._of_topics.get(key)
+        known = self._of_topics.get((operation, name))
         if known is None:
-            known = self._of_topics[key] = self._may(operation, ResourceType.TOPIC, name)
+            known = self._client.may(operation, ResourceType.TOPIC, name)
+            self._of_topics[operation, name] = known
         return known
 
+    def permits_topic(self, operation: Operation, name: str) -> bool:
+        """As `may_topic`, where a no only hides what was not asked for by name, or leaves another way."""
+        known = self._of_topics.get((operation, name))
+        return self._client.permits(operation, ResourceType.TOPIC, name) if known is None else known
+
     def may_group(self, operation: Operation, group_id: str) -> bool:
-        return self._may(operation, ResourceType.GROUP, group_id)
+        return self._client.may(operation, ResourceType.GROUP, group_id)
+
+    def permits_group(self, operation: Operation, group_id: str) -> bool:
+        """As `may_group`, where a no only hides what was not asked for by name."""
+        return self._client.permits(operation, ResourceType.GROUP, group_id)
 
     def may_transaction(self, operation: Operation, transactional_id: str) -> bool:
-        return self._may(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        return self._client.may(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
     def may_cluster(self, operation: Operation) -> bool:
-        return self._may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+        return self._client.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def permits_cluster(self, operation: Operation) -> bool:
+        """As `may_cluster`, where another right does as well."""
+        return self._client.permits(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def denied_topics(self, operation: Operation, names: Iterable[str]) -> set[str]:
         """Those of `names` to which the client may not do `operation`, whether there are such topics or not."""
@@ -118,7 +142,7 @@ class Asker:
 
     def describes(self, name: str) -> bool:
         """Whether the client may know of the topic of this name."""
-        return self.may_topic(Operation.DESCRIBE, name)
+        return self.permits_topic(Operation.DESCRIBE, name)
 
     def name_of(self, topic_id: bytes) -> str | None:
         """Name of the topic with this id; None: there is none."""
@@ -129,7 +153,7 @@ class Asker:
         return sum(
             1 << operation
             for operation in OPERATIONS_OF[resource_type]
-            if self.may(operation, resource_type, name)
+            if self._client.permits(operation, resource_type, name)
         )
 
     def cluster_operations(self) -> int:

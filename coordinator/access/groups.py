@@ -211,11 +211,13 @@ def _topics_of(group: ConsumerGroupDescribeGroup) -> set[str]:
 
 def check_list_groups(request: ListGroupsRequest, asker: Asker) -> Verdict:
     """ListGroups: with DESCRIBE of the cluster all groups, otherwise those with DESCRIBE; never an error."""
-    if asker.may_cluster(Operation.DESCRIBE):
+    if asker.permits_cluster(Operation.DESCRIBE):
         return passes(request)
 
     def complete_part(response: ListGroupsResponse) -> ListGroupsResponse:
-        shown = [group for group in response.groups if asker.may_group(Operation.DESCRIBE, group.group_id)]
+        shown = [
+            group for group in response.groups if asker.permits_group(Operation.DESCRIBE, group.group_id)
+        ]
         return ListGroupsResponse(error_code=response.error_code, groups=shown)
 
     return Verdict(request, complete_part=complete_part)

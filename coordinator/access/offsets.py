@@ -242,7 +242,7 @@ def check_offset_fetch(request: OffsetFetchRequest, asker: Asker) -> Verdict:
 
 
 def _is_shown(topic: OffsetFetchResponseTopics | OffsetFetchResponseTopic, asker: Asker) -> bool:
-    return not topic.name or asker.may_topic(Operation.DESCRIBE, topic.name)  # No name: of an unknown id.
+    return not topic.name or asker.describes(topic.name)  # No name: of an unknown id.
 
 
 class _AskedGroup:

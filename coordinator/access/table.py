@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.access import cluster, configs, groups, offsets, records, topic_changes, topics, transactions
+from coordinator.access import (
+    acls,
+    cluster,
+    configs,
+    groups,
+    offsets,
+    records,
+    topic_changes,
+    topics,
+    transactions,
+)
 from coordinator.access.verdict import Check, asks_itself, no_check
 from coordinator.security.acls import Operation
 
@@ -37,9 +47,9 @@ CHECKS: Final[dict[int, Check]] = {
     26: transactions.check_end_txn,
     27: transactions.check_write_markers,
     28: offsets.check_txn_offset_commit,
-    29: cluster.cluster(Operation.DESCRIBE),  # DescribeAcls
-    30: cluster.cluster(Operation.ALTER, cluster.rows_refused("results")),  # CreateAcls
-    31: cluster.cluster(Operation.ALTER, cluster.rows_refused("filter_results")),  # DeleteAcls
+    29: acls.check_describe_acls,
+    30: acls.check_create_acls,
+    31: acls.check_delete_acls,
     32: configs.check_describe_configs,
     33: asks_itself,  # AlterConfigs: its checks of form come first.
     34: cluster.cluster(Operation.ALTER, cluster.refuse_log_dirs),

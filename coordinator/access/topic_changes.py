@@ -44,9 +44,9 @@ def check_create_topics(request: CreateTopicsRequest, asker: Asker) -> Verdict:
     Settings of a new topic are shown with DESCRIBE_CONFIGS of it.
     """
     once = _once(topic.name for topic in request.topics) - {CLUSTER_METADATA_TOPIC}
-    creates_all = asker.may_cluster(Operation.CREATE)
+    creates_all = asker.permits_cluster(Operation.CREATE)
     denied = set() if creates_all else asker.denied_topics(Operation.CREATE, once)
-    hidden = asker.denied_topics(Operation.DESCRIBE_CONFIGS, once - denied)
+    hidden = {name for name in once - denied if not asker.permits_topic(Operation.DESCRIBE_CONFIGS, name)}
     if not denied and (not hidden or asker.version < CONFIGS_SINCE):
         return passes(request)
 
@@ -105,7 +105,7 @@ def _not_widened(name: str) -> CreatePartitionsTopicResult:
 
 def check_delete_topics(request: DeleteTopicsRequest, asker: Asker) -> Verdict:
     """DeleteTopics: the form; unknown ids; DELETE of the cluster, or for each topic, as `_refusal` has it."""
-    if not asker.facts.deletes_topics or asker.may_cluster(Operation.DELETE):
+    if not asker.facts.deletes_topics or asker.permits_cluster(Operation.DELETE):
         return passes(request)
     by_state = asker.version >= TOPIC_STATES_SINCE
     asked = request.topics if by_state else [DeleteTopicState(name=name) for name in request.topic_names]

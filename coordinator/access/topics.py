@@ -84,7 +84,7 @@ def _no_offsets(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
 
 def check_leader_epochs(request: OffsetForLeaderEpochRequest, asker: Asker) -> Verdict:
     """OffsetForLeaderEpoch: CLUSTER_ACTION, or DESCRIBE of each topic; those refused come last."""
-    if asker.may_cluster(Operation.CLUSTER_ACTION):
+    if asker.permits_cluster(Operation.CLUSTER_ACTION):
         return passes(request)
     denied = asker.denied_topics(Operation.DESCRIBE, (topic.topic for topic in request.topics))
     if not denied:
@@ -205,7 +205,7 @@ def _not_to_be_made(request: MetadataRequest, names: list[str], asker: Asker) ->
     if not request.allow_auto_topic_creation or not asker.facts.creates_topics:
         return set()
     absent = [name for name in names if asker.topics.topic_id(name) is None]
-    if not absent or asker.may_cluster(Operation.CREATE):
+    if not absent or asker.permits_cluster(Operation.CREATE):
         return set()
     return asker.denied_topics(Operation.CREATE, absent)
 
@@ -252,9 +252,7 @@ def _completed(
 
     def complete(response: MetadataResponse) -> MetadataResponse:
         if is_all:
-            response.topics = [
-                topic for topic in response.topics if asker.may_topic(Operation.DESCRIBE, topic.name or "")
-            ]
+            response.topics = [topic for topic in response.topics if asker.describes(topic.name or "")]
         elif not allowed.topics:
             response.topics = []  # In version 0 the handler has taken none for all.
         for topic in response.topics if of_topics else ():

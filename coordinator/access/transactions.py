@@ -45,7 +45,7 @@ def check_init_producer_id(request: InitProducerIdRequest, asker: Asker) -> Verd
     if request.transactional_id is not None:
         if not asker.may_transaction(Operation.WRITE, request.transactional_id):
             error = DENIED_ID
-    elif not asker.may_cluster(Operation.IDEMPOTENT_WRITE) and not asker.may_some(
+    elif not asker.permits_cluster(Operation.IDEMPOTENT_WRITE) and not asker.may_some(
         Operation.WRITE, ResourceType.TOPIC
     ):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -114,7 +114,7 @@ def check_end_txn(request: EndTxnRequest, asker: Asker) -> Verdict:
 
 def check_write_markers(request: WriteTxnMarkersRequest, asker: Asker) -> Verdict:
     """WriteTxnMarkers: ALTER or CLUSTER_ACTION of the cluster."""
-    if asker.may_cluster(Operation.ALTER) or asker.may_cluster(Operation.CLUSTER_ACTION):
+    if asker.permits_cluster(Operation.ALTER) or asker.may_cluster(Operation.CLUSTER_ACTION):
         return passes(request)
     return refused(_markers_refused(request))
 

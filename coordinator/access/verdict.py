@@ -29,7 +29,7 @@ class Verdict:
     asks: bool = False
     """Whether the handler itself asks for rights."""
     silence: str = ""
-    """Why the connection is closed where the request wants no answer (acks=0) and would have got this error."""
+    """Why the connection is closed instead of an answer: the request wants none (acks=0), or cannot be read."""
 
     @property
     def is_whole(self) -> bool:

@@ -73,24 +73,33 @@ class AccessGuard:
         return lambda _now_ms: rights.version == version
 
     def _asker(self, pending: Pending) -> Asker:
-        rights, principal = self._rights, pending.session.principal
-        host = pending.client_host.removeprefix("/")
+        client = ClientRights(self._rights, pending.session.principal, pending.client_host.removeprefix("/"))
+        return Asker(pending.api_version, client, self._facts)
 
-        def may(operation: Operation, resource_type: ResourceType, name: str) -> bool:
-            try:
-                return rights.may(principal, host, operation, resource_type, name)
-            except Exception:  # Whatever it was, nothing is permitted by it (A27).
-                log.exception("rights are not known", principal=principal, type=resource_type.name, name=name)
-                return False
 
-        def may_some(operation: Operation, resource_type: ResourceType) -> bool:
-            try:
-                return rights.may_some(principal, host, operation, resource_type)
-            except Exception:
-                log.exception("rights are not known", principal=principal, type=resource_type.name)
-                return False
+class ClientRights:
+    """What one client may do. Whatever keeps the authorizer from an answer, nothing is permitted by it (A27)."""
 
-        return Asker(pending.api_version, may, may_some, self._facts)
+    __slots__ = ("_host", "_principal", "_rights")
+
+    def __init__(self, rights: Rights, principal: str, host: str) -> None:
+        self._rights, self._principal, self._host = rights, principal, host
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return self._asked(self._rights.may, operation, resource_type, name)
+
+    def permits(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return self._asked(self._rights.permits, operation, resource_type, name)
+
+    def may_some(self, operation: Operation, resource_type: ResourceType) -> bool:
+        return self._asked(self._rights.may_some, operation, resource_type)
+
+    def _asked(self, question: Callable[..., bool], *about: Any) -> bool:
+        try:
+            return question(self._principal, self._host, *about)
+        except Exception:
+            log.exception("denied, as rights are not known", principal=self._principal)
+            return False
 
 
 class GuardedPending(Pending):
@@ -193,15 +202,17 @@ class CompletedPart:
             self._part.reply(completed)
 
 
-def guarded_apis(
-    apis: Mapping[int, Api], rights: Rights, facts: Facts, now_ms: Callable[[], int]
-) -> dict[int, Api]:
+def guarded_apis(apis: Mapping[int, Api], rights: Rights, facts: Facts) -> dict[int, Api]:
     """Return the API table with the check of its rights before each handler.
 
     Raises KeyError for an API without a row in the table of checks: it is served to no client.
     """
-    return {key: _guarded(api, CHECKS[key], rights, facts, now_ms) for key, api in apis.items()}
+    return {key: _guarded(api, CHECKS[key], rights, facts) for key, api in apis.items()}
 
 
-def _guarded(api: Api, check: Check, rights: Rights, facts: Facts, now_ms: Callable[[], int]) -> Api:
-    return api if check is no_check else guarded(api, AccessGuard(check, rights, facts), now_ms)
+def _guarded(api: Api, check: Check, rights: Rights, facts: Facts) -> Api:
+    return api if check is no_check else guarded(api, AccessGuard(check, rights, facts), _no_time)
+
+
+def _no_time() -> int:
+    return 0  # Rights do not end by themselves: none looks at it.
