@@ -1,6 +1,6 @@
 """The checks of the APIs that ask for one right to the cluster, and what each answers without it.
 
-Kafka's error messages repeat the whole request here (A10); ours are the text of the error.
+Kafka's error messages repeat the whole request here (A10), where there is any; ours are the text of the error.
 """
 
 from __future__ import annotations
@@ -183,14 +183,14 @@ def refuse_listed_reassignments(
 
 def refuse_described_quotas(_request: Any, _version: int) -> DescribeClientQuotasResponse:
     """DescribeClientQuotas (key 48): the error, and null in place of entries."""
-    return DescribeClientQuotasResponse(error_code=DENIED, error_message=WORDS, entries=None)
+    return DescribeClientQuotasResponse(error_code=DENIED, error_message=None, entries=None)
 
 
 def refuse_described_scram(
     request: DescribeUserScramCredentialsRequest, _version: int
 ) -> DescribeUserScramCredentialsResponse:
     """DescribeUserScramCredentials (key 50): the error, and once more for each user, without a name."""
-    row = DescribeUserScramCredentialsResult(user="", error_code=DENIED, error_message=WORDS)
+    row = DescribeUserScramCredentialsResult(user="", error_code=DENIED, error_message=None)
     return DescribeUserScramCredentialsResponse(
-        error_code=DENIED, error_message=WORDS, results=[row] * len(request.users or ())
+        error_code=DENIED, error_message=None, results=[row] * len(request.users or ())
     )

@@ -37,7 +37,8 @@ def handle(broker: Broker, request: DescribeProducersRequest, pending: ClientReq
 def _fill(answer: PartitionResponse, topic: str, partition: Partition | None, countdown: Countdown) -> None:
     if partition is None:
         answer.error_code = missing_topic_error(topic)
-        answer.error_message = name_problem(topic)
+        problem = name_problem(topic)
+        answer.error_message = None if problem is None else f"Topic name is invalid: {problem}"
         countdown.end()
         return
 

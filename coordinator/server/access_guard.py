@@ -125,6 +125,10 @@ class GuardedPending(Pending):
         return self._asker.may(operation, resource_type, name)
 
     @property
+    def is_open(self) -> bool:
+        return self._whole.is_open
+
+    @property
     def describes(self) -> Callable[[str], bool]:
         return self._asker.describes
 
