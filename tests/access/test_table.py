@@ -18,8 +18,7 @@ from coordinator.server.access_guard import guarded_apis
 from coordinator.server.api_table import api_table
 from protocol.codec.codec import spec
 from protocol.errors import ErrorCode
-from protocol.messages import REQUESTS, RESPONSES
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicResponse
+from protocol.messages import REQUESTS
 from tests.access.world import (
     CLUSTER,
     GROUP,
@@ -29,9 +28,9 @@ from tests.access.world import (
     Right,
     World,
     acl,
+    answer_rows,
     codes,
     everything,
-    key_of,
     named,
 )
 from tests.conformance.access_requests import REQUESTS_OF
@@ -144,7 +143,7 @@ def passes_whole(world: World, key: int, version: int) -> bool:
 def test_without_a_right_nothing_reaches_the_handler(key: int, version: int) -> None:
     world = World()
     request = REQUESTS_OF[key](named(world), version)
-    answer = world.answered(request, version, _answer_rows)
+    answer = world.answered(request, version, answer_rows)
     first = {REFUSAL[alternative[0][1]] for alternative in needed(key, version)}
     shown = codes(answer) - {ErrorCode.INVALID_TOPIC_EXCEPTION}
     if key == 35 and version < 3:
@@ -155,14 +154,6 @@ def test_without_a_right_nothing_reaches_the_handler(key: int, version: int) -> 
         assert shown
         assert shown <= first | {REFUSAL[TOPIC]}
     assert world.seen is None or not _names(world.seen) & set(named(world).all_topics + named(world).groups)
-
-
-def _answer_rows(request: Any, pending: Any) -> None:
-    """As a handler that finds nothing; DescribeProducers has a row for each topic, also of an impossible name."""
-    response = RESPONSES[key_of(request)]()
-    if isinstance(request, DescribeProducersRequest):
-        response.topics = [TopicResponse(name=topic.name) for topic in request.topics]
-    pending.reply(response)
 
 
 def _names(message: Any) -> set[str]:

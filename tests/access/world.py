@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from coordinator.access.table import CHECKS
 from coordinator.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
@@ -19,6 +19,7 @@ from harness.doubles.fake_pending import FakePending
 from harness.doubles.topics import Topics
 from protocol.codec.codec import spec
 from protocol.messages import RESPONSES
+from protocol.messages.describe_producers import DescribeProducersRequest, TopicResponse
 from tests.conformance.access_requests import Named
 
 CLIENT: Final = "User:alice"
@@ -50,13 +51,19 @@ def everything() -> list[Acl]:
     return [acl(Operation.ALL, resource_type) for resource_type in TYPES]
 
 
+class Traits(NamedTuple):
+    """What a log line says of the API."""
+
+    name: str
+
+
 class AskedPending(FakePending):
     """A request of the client, with the fields of the server's own."""
 
     def __init__(self, version: int) -> None:
         super().__init__(version)
         self.session = Session(CLIENT)
-        self.api = None
+        self.api = Traits("Asked")
         self.correlation_id = 7
         self.frame_bytes = 0
         self.asides: list[Callable[[], Any]] = []
@@ -157,3 +164,11 @@ def _codes(message: Any) -> Iterator[int]:
                 yield value
             else:
                 yield from _codes(value)
+
+
+def answer_rows(request: Any, pending: Any) -> None:
+    """As a handler that finds nothing; DescribeProducers has a row for each topic, also of an impossible name."""
+    response = RESPONSES[key_of(request)]()
+    if isinstance(request, DescribeProducersRequest):
+        response.topics = [TopicResponse(name=topic.name) for topic in request.topics]
+    pending.reply(response)
