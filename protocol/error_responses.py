@@ -138,7 +138,7 @@ def _build(cls: type, asked: WireType | None, naming: Naming, api_version: int) 
     build_row = _build(row_class, asked_row, _naming(row_class, asked_row), api_version)
 
     def build(whole: Any, error: ErrorCode) -> Any:
-        rows = getattr(whole, asked_name)
+        rows = getattr(whole, asked_name) or ()  # Null, which stands for all, names none.
         named = dict.fromkeys(rows) if case.is_once_per_name else rows
         return cls(**naming(whole), **values, **{name: [build_row(row, error) for row in named]})
 
@@ -157,7 +157,8 @@ def _naming(row_class: type, asked: WireType) -> Naming:
         theirs = {each.name for each in fields_of(asked.cls)}
         shared = [each.name for each in own if each.name in theirs]
         return lambda row: {name: getattr(row, name) for name in shared}
-    name = next(each.name for each in own if each.type == asked and each.nullable == NEVER)
+    alike = [each for each in own if each.type == asked]
+    name = next((each for each in alike if each.nullable == NEVER), alike[0]).name
     return lambda value: {name: value}
 
 
