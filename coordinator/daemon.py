@@ -281,11 +281,11 @@ class Daemon:
         handlers |= {} if self._telemetry is None else self._telemetry.handlers
         self._authorization = Authorization(self._settings, files, self._workers, self._readers)
         handlers |= self._authorization.handlers
-        apis = api_table(handlers, groups.prepare(), self._features, groups.counts)
+        table = api_table(handlers, groups.prepare(), self._features, groups.counts)
+        apis = self._authorization.guarded(table, self.registry, self._has_consumer_groups)
         server = Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
         server.rights = self._authorization.rights
-        if self._telemetry is not None:
-            server.on_closed.append(self._telemetry.on_disconnected)
+        server.on_closed += [] if self._telemetry is None else [self._telemetry.on_disconnected]
         return server
 
     def _features(self) -> FeatureLevels:

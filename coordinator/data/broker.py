@@ -41,6 +41,10 @@ class ClientRequest(Protocol):
     def session(self) -> Session:
         """Who the client is."""
 
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the handler has to ask for rights itself, where it does so at all."""
+
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may do `operation` to the resource, now."""
 

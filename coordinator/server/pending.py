@@ -9,7 +9,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from coordinator.security.acls import Operation, ResourceType
 from coordinator.security.session import Session
@@ -86,6 +86,9 @@ class Pending:
         "received_s",
     )
 
+    is_guarded: ClassVar[bool] = False
+    """Whether its handler has to ask for rights itself, or what it answers is completed behind it."""
+
     def __init__(
         self,
         connection: Channel,
@@ -129,6 +132,15 @@ class Pending:
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may do `operation` to the resource, now."""
         return self.connection.may(operation, resource_type, name)
+
+    @property
+    def describes(self) -> Callable[[str], bool] | None:
+        """Whether the client may know of the topic of this name; None: of all."""
+        return None
+
+    def part(self, part: GatherPart) -> Any:
+        """Return what answers of single shards go to, on their way to `part`."""
+        return part
 
     def reply(self, response: Any) -> None:
         """Answer with `response`, a message or an EncodedResponse, once every earlier request is answered.

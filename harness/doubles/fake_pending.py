@@ -40,6 +40,19 @@ class FakePending:
         self.dropped_for: str | None = None
         self.was_made_aside = False
 
+    @property
+    def is_guarded(self) -> bool:
+        return self.rights is not None
+
+    @property
+    def describes(self) -> Callable[[str], bool] | None:
+        if self.rights is None:
+            return None
+        return lambda name: self.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+    def part(self, part: Any) -> Any:
+        return part
+
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         if self.rights is None:
             return True
