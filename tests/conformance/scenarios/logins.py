@@ -9,7 +9,9 @@ from protocol.codec.codec import spec
 from protocol.errors import ErrorCode
 from protocol.framing import encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -191,9 +193,10 @@ async def after_a_handshake_of_v0_tokens_are_bare(run: Run, choice: str) -> None
 
 
 OTHERS: Final = {
-    "Metadata": (MetadataRequest(topics=[]), 12),
+    "DeleteGroups": (DeleteGroupsRequest(groups_names=["a", "b"]), 2),
     "ListGroups": (ListGroupsRequest(), 4),
-    "FindCoordinator": (FindCoordinatorRequest(coordinator_keys=["a", "b"]), 4),
+    "Heartbeat": (HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4),
+    "FindCoordinator": (FindCoordinatorRequest(key="g"), 2),
     "ApiVersions": (HELLO, 3),
 }
 
