@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from struct import Struct
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from coordinator.security.sasl.login import (
     REFUSED_VERSIONS_MAX,
     STEPS_MAX,
+    WITHOUT_WORDS,
     Login,
     LoginState,
     LoginTerms,
@@ -29,6 +31,7 @@ from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tests.protocol.random_messages import random_message
 
 NOW_MS, WALL_MS = 1_000, 1_700_000_000_000
 HEAD = Struct(">hhih")
@@ -240,6 +243,19 @@ def test_every_api_in_the_exchange_ends_it(key: int) -> None:
             step = login.receive(HEAD.pack(key, version, 7, -1) + body, NOW_MS, WALL_MS)
             assert step.session is None or key == 36
             assert login.state in (LoginState.FAILED, LoginState.DONE)
+
+
+@pytest.mark.parametrize("key", sorted(set(REQUESTS) - {36}))
+def test_every_whole_request_in_the_exchange_is_refused_and_answered_unless_it_is_named(key: int) -> None:
+    message = spec(REQUESTS[key])
+    for version in range(message.min_version, message.max_version + 1):
+        for seed in range(10):
+            login = shaken()
+            request = random_message(Random(seed), REQUESTS[key], version)
+            frame = encode_request(request, version, 7, "tests")[4:]
+            step = login.receive(frame, NOW_MS, WALL_MS)
+            assert_refused(login, step)
+            assert bool(step.answer) is (key not in WITHOUT_WORDS)
 
 
 @pytest.mark.parametrize(
