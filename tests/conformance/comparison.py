@@ -51,6 +51,8 @@ UNORDERED: Final = {
     ("ElectLeadersResponse", "replica_election_results"),
     ("ReplicaElectionResult", "partition_result"),
     ("DescribeUserScramCredentialsResponse", "results"),
+    ("DescribeUserScramCredentialsResult", "credential_infos"),
+    ("AlterUserScramCredentialsResponse", "results"),
     ("ListOffsetsResponse", "topics"),
     ("ListOffsetsTopicResponse", "partitions"),
     ("OffsetForLeaderTopicResult", "partitions"),
