@@ -53,16 +53,22 @@ class Client:
         self.password = password.encode()
 
     def final(
-        self, signed_first: bytes, challenge: bytes, channel: bytes = b"biws", signed_channel: bytes = b"biws"
+        self,
+        signed_first: bytes,
+        challenge: bytes,
+        channel: bytes = b"biws",
+        signed_channel: bytes = b"biws",
+        nonce: bytes | None = None,
     ) -> bytes:
         """The last message, without extensions, for `signed_first`, the part of the first that is signed."""
         fields = dict(part.split(b"=", 1) for part in challenge.split(b","))
+        nonce = nonce or fields[b"r"]
         salted = self.mechanism.salted_password(self.password, b64decode(fields[b"s"]), int(fields[b"i"]))
         client_key = self.mechanism.hmac(salted, b"Client Key")
-        signed = b",".join((signed_first, challenge, b"c=" + signed_channel, b"r=" + fields[b"r"]))
+        signed = b",".join((signed_first, challenge, b"c=" + signed_channel, b"r=" + nonce))
         signature = self.mechanism.hmac(self.mechanism.hash(client_key), signed)
         proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-        return b"c=%b,r=%b,p=%b" % (channel, fields[b"r"], b64encode(proof))
+        return b"c=%b,r=%b,p=%b" % (channel, nonce, b64encode(proof))
 
 
 def challenge_of(exchange: ScramExchange, token: bytes) -> bytes:
@@ -246,6 +252,14 @@ def test_a_last_message_that_is_not_right_fails_for_good(what: str) -> None:
     refused = failure(exchange, altered_finals(final)[what])
     assert refused.text is GENERAL
     failure(exchange, final)
+
+
+@pytest.mark.parametrize("nonce", [b"abc", b"abc0", b"xyz"])
+def test_the_whole_nonce_comes_back(nonce: bytes) -> None:
+    """Also from a client that has the password, and signs what it sends (S21)."""
+    exchange = server({"alice": credential(SCRAM_SHA_256)}).begin()
+    challenge = challenge_of(exchange, b"n,,n=alice,r=abc")
+    failure(exchange, Client().final(b"n=alice,r=abc", challenge, nonce=nonce))
 
 
 def test_a_proof_is_good_for_one_exchange() -> None:
