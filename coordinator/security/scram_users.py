@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import structlog
@@ -28,7 +29,7 @@ from coordinator.security.scram_credentials import (
 from coordinator.security.scram_file import ScramFile, ScramTable
 from coordinator.topics.workers import Workers
 from protocol.errors import ErrorCode, OnDone
-from storage.files import StorageError
+from storage.files import Files, StorageError
 
 MOST_CREDENTIALS: Final = 10_000
 """Number of credentials that are kept: the file is written whole with each change, 3 MB with so many."""
@@ -76,6 +77,11 @@ class ScramUsers:
         self._table = new_table()
         self._waiting: deque[tuple[Plan, OnDone]] = deque()  # Each connection has at most one here.
         self._is_writing = False
+
+    @classmethod
+    def in_directory(cls, directory: Path, files: Files, workers: Workers) -> ScramUsers:
+        """Return the users of a log directory, which are not read yet."""
+        return cls(ScramFile(directory, files), workers)
 
     def open(self) -> None:
         """Read what is stored. Waits for the disk. Raises StorageError: then no client may be served."""

@@ -17,7 +17,6 @@ from coordinator.data.producer_ids import ProducerIds
 from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.purgatory.delayed import Purgatory
 from coordinator.purgatory.timing_wheel import TimingWheel
-from coordinator.security.scram_file import ScramFile
 from coordinator.security.scram_users import ScramUsers
 from coordinator.server.topic_apis import topic_handlers
 from coordinator.topics.names import SHARD_TOPICS
@@ -85,7 +84,7 @@ class World(RuntimeWorld):
             arm=self.armed.append,
             placement=self.placement,
             markers=Markers(self.registry),
-            scram_users=ScramUsers(ScramFile(directory, self.files), self),
+            scram_users=ScramUsers.in_directory(directory, self.files, self),
             verifier=verifier,
         )
         self.broker.scram_users.open()
