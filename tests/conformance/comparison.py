@@ -63,6 +63,7 @@ UNORDERED: Final = {
     ("ConsumerGroupDescribeMember", "subscribed_topic_names"),
     ("ConsumerGroupDescribeAssignment", "topic_partitions"),
     ("ConsumerGroupDescribeTopicPartitions", "partitions"),
+    ("SaslHandshakeResponse", "mechanisms"),
 }
 """Lists that Kafka takes out of a hash map, by random member ids or by the partitions that groups lie on."""
 UNORDERED_WHEN_ALL: Final = frozenset(
