@@ -54,6 +54,8 @@ UNORDERED: Final = {
     ("DescribeAclsResponse", "resources"),
     ("DescribeAclsResource", "acls"),
     ("DeleteAclsFilterResult", "matching_acls"),
+    ("DescribeUserScramCredentialsResult", "credential_infos"),
+    ("AlterUserScramCredentialsResponse", "results"),
     ("ListOffsetsResponse", "topics"),
     ("ListOffsetsTopicResponse", "partitions"),
     ("OffsetForLeaderTopicResult", "partitions"),
