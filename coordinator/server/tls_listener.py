@@ -152,7 +152,7 @@ def tls_contexts_of(lookup: Lookup, client_auth: str | None) -> ReloadableContex
 
 
 class TlsReloads:
-    """Has all listeners look at their files: when asked to (SIGHUP), and every `interval_ms` if that is above 0."""
+    """Has all listeners look at their files: when asked to, as by SIGHUP, and every `interval_ms` above 0."""
 
     def __init__(self, listeners: Iterable[TlsListener], readers: Readers, interval_ms: int = 0) -> None:
         self._listeners = tuple(listeners)

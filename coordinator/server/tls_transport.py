@@ -39,8 +39,8 @@ class TlsBuffers:
 class TlsHost(Protocol):
     """The server, as TLS sees it.
 
-    Each `on_stranger` is followed by `on_stranger_gone`, or by an `on_handshake` that does not close the transport,
-    after which the protocol behind hears of the connection, and of its end.
+    Each `on_stranger` is followed by `on_stranger_gone`, or by an `on_handshake` that does not close the
+    transport, after which the protocol behind hears of the connection, and of its end.
     """
 
     @property
