@@ -38,7 +38,7 @@ class TlsEngine:
     def shake_hands(self) -> bool:
         """Take the handshake as far as the received bytes allow; return whether it is done.
 
-        Where it fails there is an alert to be sent; OpenSSL has none for what does not look like TLS, and Kafka has.
+        Where it fails there is an alert to be sent: OpenSSL has none for what does not look like TLS, Kafka has.
         """
         try:
             self._own.do_handshake()
