@@ -25,8 +25,8 @@ from coordinator.part_settings import transaction_settings
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.server.creation_rate import CreationRate
 from coordinator.server.find_coordinator import FindCoordinator
+from coordinator.settings.kinds import kind_of
 from coordinator.settings.model import Settings
-from coordinator.settings.page import kind_of
 from coordinator.settings.types import Whole
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.settings import TopicSettings
@@ -84,6 +84,16 @@ HELD_OTHERWISE: Final = {
     "muster_metrics_groups_exclude": "tests/metrics/test_group_walk.py::"
     "test_expressions_say_which_groups_have_series",
     "muster_http_listeners": "tests/http/test_http_daemon.py::test_a_port_that_the_system_chose_is_shown",
+    "sasl_enabled_mechanisms": "tests/server/test_logins.py::"
+    "test_a_user_logs_in_and_is_served_and_a_wrong_password_is_refused",
+    "sasl_server_max_receive_size": "tests/server/test_logins.py::test_a_frame_over_the_bound_ends_the_login",
+    "connection_failed_authentication_delay_ms": "tests/server/test_logins.py::"
+    "test_a_failure_is_answered_late",
+    "connections_max_reauth_ms": "tests/server/test_logins.py::test_the_lifetime_of_a_session_is_told",
+    "muster_handshake_timeout_ms": "tests/server/test_logins.py::test_a_stranger_is_closed_in_time",
+    "muster_unauthenticated_connections_max": "tests/server/test_logins.py::"
+    "test_strangers_beyond_the_bound_are_closed_at_once",
+    "config_providers": "tests/test_prefixed_settings.py::test_a_password_comes_from_the_environment",
     "listeners": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",
     "advertised_listeners": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",
     "listener_security_protocol_map": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",
