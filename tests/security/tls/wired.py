@@ -7,10 +7,9 @@ import ssl
 from typing import Any
 
 from coordinator.runtime.turn_share import TurnShare
+from coordinator.server.strangers import Stranger
 from coordinator.server.tls_transport import TlsBuffers, TlsTransport
 from tests.security.tls.certificates import client_context, server_context
-
-LATER_S = 1000.0
 
 
 class Lower(asyncio.Transport):
@@ -22,7 +21,6 @@ class Lower(asyncio.Transport):
         self.writes: list[int] = []
         self.reading = True
         self.is_closed = False
-        self.closed = asyncio.Event()
         self.is_aborted = False
         self.limits: tuple[int | None, int | None] | None = None
 
@@ -55,7 +53,6 @@ class Lower(asyncio.Transport):
 
     def close(self) -> None:
         self.is_closed = True
-        self.closed.set()
 
     def abort(self) -> None:
         self.is_aborted = True
@@ -67,7 +64,6 @@ class Host:
 
     def __init__(self, turn: TurnShare | None = None) -> None:
         self.tls_buffers = TlsBuffers()
-        self.handshake_timeout_ms = int(LATER_S * 1000)
         self.turn = turn or TurnShare(lambda action: asyncio.get_running_loop().call_soon(action))
         self.events: list[str] = []
         self.reasons: list[str] = []
@@ -133,7 +129,7 @@ class Wired:
         self.receiver: Any = receiver or Receiver()
         self.host = host or Host()
         self.lower = Lower()
-        self.transport = TlsTransport(context or server_context(), self.receiver, self.host)
+        self.transport = TlsTransport(context or server_context(), self.receiver, self.host, Stranger(0))
         self.transport.connection_made(self.lower)
         self.from_server, self.from_client = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.client = (client or client_context()).wrap_bio(
