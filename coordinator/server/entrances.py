@@ -24,7 +24,7 @@ from coordinator.settings.prefixed import ListenerSettings
 MakeMechanism: TypeAlias = Callable[[LoginModule, ListenerSettings], Mechanism]
 """Makes a mechanism as one listener has it, of what JAAS says and of its other settings."""
 
-Wrap: TypeAlias = Callable[[asyncio.Protocol, Stranger], asyncio.Protocol]
+Wrap: TypeAlias = Callable[[asyncio.Protocol, Stranger], asyncio.BaseProtocol]
 """Puts TLS before a protocol. The server counts the stranger until it is known or gone."""
 
 OWN_MECHANISMS: Mapping[str, MakeMechanism] = {PLAIN: lambda module, _: Plain(module.options)}

@@ -28,6 +28,7 @@ from coordinator.server.login import LoginConnection
 from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import Readers, SlowReaders
 from coordinator.server.strangers import Stranger, Strangers
+from coordinator.server.tls_listener import TlsListeners
 from coordinator.settings.listeners import ListenerConfig
 from coordinator.settings.model import Settings
 
@@ -92,6 +93,7 @@ class Server:
         self.accepted = self.refused = 0
         """Numbers of connections since the start, and of those the ones refused over a maximum."""
         self.strangers = Strangers(settings, clock, set_timer)
+        self.tls = TlsListeners(self, settings.muster_tls_reload_interval_ms)
         self.mechanisms = dict(OWN_MECHANISMS)  # What logins there are; more may be added before `listen`.
         self._entrances: Mapping[str, Entrance] = {}  # By listener; those without one are plain.
         self._endpoints: dict[str, tuple[str, int]] = {}
@@ -101,7 +103,9 @@ class Server:
         """Open every listener. Raises BindError, with none left open, if one cannot be opened."""
         listeners = tuple(listeners)
         try:
-            self._entrances = open_entrances(listeners, self._settings, self.apis, self.mechanisms)
+            self._entrances = open_entrances(
+                listeners, self._settings, self.apis, self.mechanisms, self.tls.open
+            )
         except EntranceError as error:
             raise BindError(str(error)) from error
         for listener in listeners:
@@ -113,6 +117,7 @@ class Server:
                 raise BindError(
                     f"listener {listener.name} cannot be opened on {listener.host}:{listener.port}: {reason}"
                 ) from error
+        self.tls.begin()
         asked = self._settings.socket_listen_backlog_size
         log.info("connections that may wait to be accepted", count=min(asked, longest_queue() or asked))
 
@@ -188,7 +193,7 @@ class Server:
                 self.strangers.leave(stranger)
             self._acceptor.on_connection_gone()
 
-    def _protocol(self, listener: ListenerConfig, stranger: Stranger | None) -> asyncio.Protocol:
+    def _protocol(self, listener: ListenerConfig, stranger: Stranger | None) -> asyncio.BaseProtocol:
         """Return what handles the bytes of a new connection."""
         if stranger is None:
             return Connection(self, listener.name)
@@ -296,6 +301,7 @@ class Server:
 
     async def stop_listening(self) -> None:
         """Accept no new connections; the open ones are still served."""
+        self.tls.stop()
         self._acceptor.close()
         while self._accepted:
             self._accepted.popleft()[1].close()
