@@ -65,7 +65,6 @@ def topic_handlers(broker: Broker) -> dict[int, TopicHandler]:
         44: alter_configs.handle_incremental,
         45: reassignments.alter_reassignments,
         46: reassignments.list_reassignments,
-        48: unsecured.describe_client_quotas,
         50: unsecured.describe_scram_credentials,
         55: quorum.describe_quorum,
         57: update_features.update_features,
