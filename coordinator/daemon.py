@@ -55,6 +55,7 @@ from coordinator.server.api_table import Handler, api_table
 from coordinator.server.descriptors import raise_limit
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
+from coordinator.server.quotas import open_quotas
 from coordinator.server.server import BindError, Server
 from coordinator.server.topic_apis import topic_handlers
 from coordinator.server.transaction_apis import TransactionApis
@@ -219,6 +220,7 @@ class Daemon:
             store = TopicStore(directory, files)
             registry = TopicRegistry(store, settings, services, self._workers)
             registry.open()
+            self._quotas = open_quotas(registry, self._settings)
         except (StorageError, InvalidConfig) as error:
             raise StartupError(f"the topics in {directory.path} cannot be opened: {error}") from error
         return registry
@@ -276,10 +278,12 @@ class Daemon:
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
+        handlers |= self._quotas.handlers()
         self._telemetry = self._open_telemetry()
         handlers |= {} if self._telemetry is None else self._telemetry.handlers
         apis = api_table(handlers, groups.prepare(), self._features, groups.counts)
         server = Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
+        self._quotas.follow(server)
         if self._telemetry is not None:
             server.on_closed.append(self._telemetry.on_disconnected)
         return server
