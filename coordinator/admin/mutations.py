@@ -14,5 +14,4 @@ def take_partitions(pending: ClientRequest, count: int, strict_since: int) -> No
     """
     meter = pending.meter
     if meter is not None and not meter.take_partitions(count, pending.api_version >= strict_since):
-        words = "The throttling quota has been exceeded."
-        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, words)
+        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
