@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
-from coordinator.data.broker import Broker, ClientRequest
+from coordinator.data.broker import Broker, ClientRequest, Meter
 from coordinator.data.delayed_fetch import SLICE_MS, DelayedFetch, Mark, mark
 from coordinator.data.fetch_read import FetchLimits, FetchRead, Target, resolve
 from coordinator.data.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
+    Answers,
     FetchContext,
     Key,
     WantedPartition,
@@ -26,8 +28,9 @@ from coordinator.data.fetch_sessions import (
 from coordinator.security.acls import CLUSTER_NAME, Operation, ResourceType
 from coordinator.topics.partition import READ_COMMITTED
 from coordinator.topics.refusal import Countdown
+from protocol.codec.codec import encode_into
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest
+from protocol.messages.fetch import FetchRequest, FetchResponse
 
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
@@ -41,7 +44,7 @@ def handle(broker: Broker, request: FetchRequest, pending: ClientRequest) -> Non
     UNKNOWN_SERVER_ERROR (a limit below zero), OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
     """
     context = _context(broker, request, pending.api_version)
-    limits = _limits(broker, request)
+    limits = _limits(broker, request, pending.meter)
     _Fetch(broker, context, limits, pending, _reading(request, pending)).start()
 
 
@@ -94,14 +97,23 @@ def _wanted_partitions(request: FetchRequest) -> list[WantedPartition]:
     return list(asked.values())
 
 
-def _limits(broker: Broker, request: FetchRequest) -> FetchLimits:
+def _limits(broker: Broker, request: FetchRequest, meter: Meter | None) -> FetchLimits:
     max_bytes = min(request.max_bytes, broker.settings.fetch_max_bytes)
+    if meter is not None:
+        max_bytes = min(max_bytes, meter.fetch_max_bytes)
     return FetchLimits(
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         max_wait_ms=request.max_wait_ms,
         is_read_committed=request.isolation_level == READ_COMMITTED,
     )
+
+
+def _size_bytes(response: FetchResponse, version: int) -> int:
+    """Return the size of an answer as Kafka counts it for quotas: the body, and its length."""
+    out: list[Any] = []
+    encode_into(response, version, out)
+    return 4 + sum(map(len, out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +151,7 @@ class _Fetch:
             if may_wait and marks and bytes_needed > 0 and not reading.has_error:
                 self._park(marks, bytes_needed, deadline_ms or 0)
             else:
-                self.pending.reply(self.context.respond(reading.answers))
+                self.pending.reply(self._response(reading.answers))
 
         if reading.read_warm():
             on_read()
@@ -150,6 +162,15 @@ class _Fetch:
             on_read()
 
         self.broker.readers.submit(reading.read_rest, on_rest)
+
+    def _response(self, answers: Answers) -> FetchResponse:
+        """Return the response with `answers`; if the client is throttled without, and its session as it was."""
+        meter, version = self.pending.meter, self.pending.api_version
+        if meter is None:
+            return self.context.respond(answers)
+        if meter.is_fetch_throttled(lambda: _size_bytes(self.context.preview(answers), version)):
+            return self.context.throttled()
+        return self.context.respond(answers)
 
     def _resolved(self, wanted: WantedPartition) -> Target:
         by_id = self.pending.api_version >= TOPIC_IDS_SINCE

@@ -16,6 +16,7 @@ import structlog
 from coordinator.access.asker import Asker, Facts
 from coordinator.access.table import CHECKS
 from coordinator.access.verdict import Check, Complete, Verdict, no_check
+from coordinator.quotas.meter import Meter
 from coordinator.security.acls import Operation, ResourceType
 from coordinator.security.rights import Rights
 from coordinator.server.api_table import Api, Handler
@@ -127,6 +128,10 @@ class GuardedPending(Pending):
     @property
     def is_open(self) -> bool:
         return self._whole.is_open
+
+    @property
+    def meter(self) -> Meter | None:
+        return self._whole.meter
 
     @property
     def describes(self) -> Callable[[str], bool]:

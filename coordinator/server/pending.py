@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, ClassVar, Final, Protocol
 
+from coordinator.quotas.meter import Meter
 from coordinator.security.acls import Operation, ResourceType
 from coordinator.security.session import Session
 from coordinator.server.api_counts import ApiCounts
@@ -65,6 +66,9 @@ class Channel(Protocol):
 
     def release_memory(self, size_bytes: int) -> None:
         """Stop counting the frame of an answered request; the connection may be closed already."""
+
+    def mute(self, throttle_ms: int) -> None:
+        """Start no more requests for so long; what is answered meanwhile is sent (KIP-219)."""
 
     def refuse(self, reason: str) -> None:
         """Close the connection, with `reason` in the log."""
@@ -128,6 +132,11 @@ class Pending:
     def session(self) -> Session:
         """Who the client is."""
         return self.connection.session
+
+    @property
+    def meter(self) -> Meter | None:
+        """What the request takes of quotas: nothing, unless it is a `MeteredPending`."""
+        return None
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may do `operation` to the resource, now."""

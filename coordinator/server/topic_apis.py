@@ -67,7 +67,6 @@ def topic_handlers(broker: Broker) -> dict[int, TopicHandler]:
         44: alter_configs.handle_incremental,
         45: reassignments.alter_reassignments,
         46: reassignments.list_reassignments,
-        48: unsecured.describe_client_quotas,
         **scram_users.HANDLERS,
         55: quorum.describe_quorum,
         57: update_features.update_features,

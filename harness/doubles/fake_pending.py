@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from coordinator.data.broker import Meter
 from coordinator.security.acls import Operation, ResourceType
 from coordinator.security.rights import Rights
 from coordinator.security.session import NO_SESSION
@@ -34,6 +35,8 @@ class FakePending:
         self.session = NO_SESSION
         self.rights: Rights | None = None
         """Who may do what; None: everybody may do everything."""
+        self.meter: Meter | None = None
+        """What the request takes of quotas; None: no quota holds for its client."""
         self.connection = FakeConnection()
         self.answer: Any = None
         self.is_answered = False

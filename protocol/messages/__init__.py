@@ -16,6 +16,7 @@ from protocol.messages.acls import (
 )
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -125,6 +126,7 @@ REQUESTS: Final = _by_key(
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddRaftVoterRequest,
+    AlterClientQuotasRequest,
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     AlterReplicaLogDirsRequest,
@@ -189,6 +191,7 @@ RESPONSES: Final = _by_key(
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnResponse,
     AddRaftVoterResponse,
+    AlterClientQuotasResponse,
     AlterConfigsResponse,
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsResponse,

@@ -374,6 +374,20 @@ ARRIVALS: Final[tuple[Arrival, ...]] = (
         "muster_history_topic_retention_bytes",
         lambda daemon: log_config(daemon, HISTORY_TOPIC).retention_bytes,
     ),
+    # Quotas.
+    ("quota_window_num", lambda daemon: daemon._protection.quotas.clients.windows.samples),
+    (
+        "quota_window_size_seconds",
+        lambda daemon: daemon._protection.quotas.clients.windows.sample_ms // 1_000,
+    ),
+    (
+        "controller_quota_window_num",
+        lambda daemon: daemon._protection.quotas.clients.controller_windows.samples,
+    ),
+    (
+        "controller_quota_window_size_seconds",
+        lambda daemon: daemon._protection.quotas.clients.controller_windows.sample_ms // 1_000,
+    ),
     # Connections.
     ("socket_request_max_bytes", lambda daemon: daemon.server.max_request_bytes),
     ("queued_max_request_bytes", lambda daemon: daemon.server.memory_pool.capacity_bytes),
