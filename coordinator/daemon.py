@@ -52,10 +52,10 @@ from coordinator.runtime.transaction_verification import CoordinatorVerifier
 from coordinator.runtime.turn_share import TurnShare
 from coordinator.runtime.turn_watch import TurnWatch
 from coordinator.server.api_table import Handler, api_table
-from coordinator.server.authorization import Authorization
 from coordinator.server.descriptors import raise_limit
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
+from coordinator.server.protection import Protection
 from coordinator.server.server import BindError, Server
 from coordinator.server.topic_apis import topic_handlers
 from coordinator.server.transaction_apis import TransactionApis
@@ -184,7 +184,7 @@ class Daemon:
         self._cleaner = Cleaner(directory, files, settings, self._clock.wall_ms)
         self._verifier = CoordinatorVerifier(self.runtime)
         self.broker = self._broker(files)
-        self.server = self._server(files)
+        self.server = self._server()
         self._collector = Collector(
             self.runtime.set_timer, self._clock.now_ms, lambda: self.server.has_connections, self._turn
         )
@@ -220,6 +220,7 @@ class Daemon:
             store = TopicStore(directory, files)
             registry = TopicRegistry(store, settings, services, self._workers)
             registry.open()
+            self._protection = Protection(self._settings, registry, files, self._workers, self._readers)
         except (StorageError, InvalidConfig) as error:
             raise StartupError(f"the topics in {directory.path} cannot be opened: {error}") from error
         return registry
@@ -262,11 +263,12 @@ class Daemon:
             arm=self.runtime.arm,
             placement=self._placement,
             markers=markers,
+            scram_users=self._protection.scram_users,
             verifier=self._verifier,
             broker_configs=shown_configs(self._settings),
         )
 
-    def _server(self, files: Files) -> Server:
+    def _server(self) -> Server:
         partitions = {
             GROUP_METADATA_TOPIC: self._settings.offsets_topic_num_partitions,
             TRANSACTION_STATE_TOPIC: self._settings.transaction_state_log_num_partitions,
@@ -278,14 +280,12 @@ class Daemon:
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
         self._telemetry = self._open_telemetry()
-        handlers |= {} if self._telemetry is None else self._telemetry.handlers
-        self._authorization = Authorization(self._settings, files, self._workers, self._readers)
-        handlers |= self._authorization.handlers
-        apis = api_table(handlers, groups.prepare(), self._features, groups.counts)
+        handlers |= {**self._protection.handlers(), **(self._telemetry.handlers if self._telemetry else {})}
+        table = api_table(handlers, groups.prepare(), self._features, groups.counts)
+        apis = self._protection.guarded(table, self._has_consumer_groups)
         server = Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
-        server.rights = self._authorization.rights
-        if self._telemetry is not None:
-            server.on_closed.append(self._telemetry.on_disconnected)
+        self._protection.protect(server)
+        server.on_closed += [] if self._telemetry is None else [self._telemetry.on_disconnected]
         return server
 
     def _features(self) -> FeatureLevels:
@@ -359,7 +359,7 @@ class Daemon:
         if self._stop_seeing_turns is not None:
             self._turn.poll = short_poll_of(loop)
         try:
-            self._authorization.open()
+            self._protection.open(self.server)
             runners = self._runners()
             self._history = self._open_history()
             self._collector.start()

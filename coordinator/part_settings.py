@@ -11,8 +11,10 @@ from coordinator.topics.broker_configs import (
     BrokerConfig,
     broker_config,
     concealed_config,
+    listener_config,
     with_kafka_options,
 )
+from coordinator.topics.broker_options import BROKER_OPTIONS
 from coordinator.topics.settings import TopicSettings
 from coordinator.transactions.transaction_settings import TransactionSettings
 
@@ -79,4 +81,5 @@ def shown_configs(settings: Settings) -> tuple[BrokerConfig, ...]:
         if name not in HIDDEN_SETTINGS | UNKNOWN_TO_KAFKA
     ]
     own += [concealed_config(option_name(name)) for name in UNKNOWN_TO_KAFKA & settings.model_fields_set]
+    own += [listener_config(*each) for each in settings.shown_of_listeners() if each[1] in BROKER_OPTIONS]
     return with_kafka_options(own, settings.node_id)

@@ -250,7 +250,10 @@ def _concealed(shown: DescribeConfigsResourceResult) -> DescribeConfigsResourceR
 def _broker_setting(config: BrokerConfig) -> DescribeConfigsResourceResult:
     default = ConfigSource.DEFAULT_CONFIG
     source = default if config.is_default else ConfigSource.STATIC_BROKER_CONFIG
-    values = {source: config.value, default: config.default}
+    values = {
+        source: (config.name, config.value),
+        default: (config.default_name or config.name, config.default),
+    }
     return _concealed(
         DescribeConfigsResourceResult(
             name=config.name,
@@ -258,7 +261,9 @@ def _broker_setting(config: BrokerConfig) -> DescribeConfigsResourceResult:
             read_only=config.name not in CHANGEABLE,
             config_source=source,
             synonyms=[
-                _synonym(config.name, value, where) for where, value in values.items() if value is not None
+                _synonym(name, value, where)
+                for where, (name, value) in values.items()
+                if value is not None or (config.default_name and where is source)
             ],
             config_type=config.type,
             documentation=None,

@@ -14,8 +14,11 @@ from coordinator.admin.acls import AclApis
 from coordinator.security.acl_registry import AclRegistry
 from coordinator.security.acl_store import AclStore
 from coordinator.security.authorizer import StandardAuthorizer
+from coordinator.server.access_guard import DaemonFacts, guarded_apis
+from coordinator.server.api_table import Api
 from coordinator.settings.model import Settings
 from coordinator.settings.permissions import principals_of
+from coordinator.topics.registry import TopicRegistry
 from coordinator.topics.workers import Workers
 from storage.files import Files
 
@@ -41,6 +44,17 @@ class Authorization:
         store = AclStore(settings.data_directory, files)
         self._registry = AclRegistry(self.rights, store, workers)
         self.handlers = AclApis(self._registry, readers).handlers()
+
+    def guarded(
+        self,
+        apis: dict[int, Api],
+        topics: TopicRegistry,
+        serves_consumer_groups: Callable[[], bool],
+    ) -> dict[int, Api]:
+        """Return the table with a check of rights before each handler; without an authorizer the table itself."""
+        if self.rights is None:
+            return apis
+        return guarded_apis(apis, self.rights, DaemonFacts(topics, serves_consumer_groups))
 
     def open(self) -> None:
         """Put the stored ACLs in force. Waits for the disk. Raises StorageError: then no client may be served."""

@@ -22,6 +22,7 @@ from coordinator.admin import (
     metadata,
     quorum,
     reassignments,
+    scram_users,
     unsecured,
     update_features,
 )
@@ -66,8 +67,7 @@ def topic_handlers(broker: Broker) -> dict[int, TopicHandler]:
         44: alter_configs.handle_incremental,
         45: reassignments.alter_reassignments,
         46: reassignments.list_reassignments,
-        48: unsecured.describe_client_quotas,
-        50: unsecured.describe_scram_credentials,
+        **scram_users.HANDLERS,
         55: quorum.describe_quorum,
         57: update_features.update_features,
         60: describe_cluster.handle,

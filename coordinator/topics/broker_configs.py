@@ -32,10 +32,12 @@ class BrokerConfig:
     value: str | None
     default: str | None
     type: ConfigType
+    default_name: str = ""
+    """The setting whose default it is, where that is another: that of a single listener is over a general one."""
 
     @property
     def is_default(self) -> bool:
-        return self.value == self.default
+        return self.value == self.default and not self.default_name
 
 
 def broker_configs(settings: TopicSettings) -> tuple[BrokerConfig, ...]:
@@ -57,6 +59,13 @@ def with_kafka_options(configs: Iterable[BrokerConfig], node_id: int) -> tuple[B
     shown |= {config.name: config for config in configs if config.name not in INTERNAL}
     shown |= {name: broker_config(name, node_id, default) for name, default in NODE_ID_DEFAULTS.items()}
     return tuple(shown[name] for name in sorted(shown))
+
+
+def listener_config(name: str, option: str, text: str) -> BrokerConfig:
+    """Return the BrokerConfig of a setting of a single listener, `name`, over the general `option`."""
+    general = BROKER_OPTIONS[option]
+    shown = None if general.type is ConfigType.PASSWORD else text
+    return BrokerConfig(name, shown, general.default, general.type, default_name=option)
 
 
 def broker_config(name: str, value: object, default: object) -> BrokerConfig:

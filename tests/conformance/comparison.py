@@ -54,6 +54,13 @@ UNORDERED: Final = {
     ("DescribeAclsResponse", "resources"),
     ("DescribeAclsResource", "acls"),
     ("DeleteAclsFilterResult", "matching_acls"),
+    ("DescribeUserScramCredentialsResult", "credential_infos"),
+    ("AlterUserScramCredentialsResponse", "results"),
+    ("DescribeClientQuotasResponse", "entries"),
+    ("EntryData", "entity"),
+    ("EntryData", "values"),
+    ("AlterClientQuotasResponse", "entries"),
+    ("AlteredEntryData", "entity"),
     ("ListOffsetsResponse", "topics"),
     ("ListOffsetsTopicResponse", "partitions"),
     ("OffsetForLeaderTopicResult", "partitions"),
@@ -64,6 +71,7 @@ UNORDERED: Final = {
     ("ConsumerGroupDescribeMember", "subscribed_topic_names"),
     ("ConsumerGroupDescribeAssignment", "topic_partitions"),
     ("ConsumerGroupDescribeTopicPartitions", "partitions"),
+    ("SaslHandshakeResponse", "mechanisms"),
 }
 """Lists that Kafka takes out of a hash map, by random member ids or by the partitions that groups lie on."""
 UNORDERED_WHEN_ALL: Final = frozenset(
@@ -195,6 +203,8 @@ def _plain(value: Any, unordered: Set[tuple[str, str]]) -> Plain:
         return f"bytes {bytes(value).hex()}"
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
+    if isinstance(value, float):
+        return repr(value)
     assert isinstance(value, int), f"no plain form of {value!r}"
     return int(value)
 

@@ -1,0 +1,198 @@
+"""TLS on the server's listeners: who clients are by their certificates, and certificates that are renewed.
+
+A `TlsListener` is the host of the `TlsTransport`s of its connections. Strangers are the server's: they have their
+deadline and their bounds from accept, TLS or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from concurrent.futures import Future
+from typing import Final, Protocol, cast
+
+import structlog
+
+from coordinator.runtime.turn_share import TurnShare
+from coordinator.security.session import ANONYMOUS, USER, Session
+from coordinator.security.tls.names import names_of
+from coordinator.security.tls.options import tls_options
+from coordinator.security.tls.problems import TlsProblem
+from coordinator.security.tls.reloading import ReloadableContext
+from coordinator.server.entrances import EntranceError, Wrap
+from coordinator.server.login import LoginHost
+from coordinator.server.outgoing import Readers
+from coordinator.server.strangers import Stranger
+from coordinator.server.tls_transport import TlsBuffers, TlsTransport
+from coordinator.settings.listeners import ListenerConfig
+from coordinator.settings.prefixed import ListenerSettings
+
+CLIENT_AUTH: Final = "ssl.client.auth"
+NO_RULE: Final = "no rule of ssl.principal.mapping.rules fits its certificate"
+
+log = structlog.get_logger("muster.server")
+
+
+class Identified(Protocol):
+    """The protocol behind TLS, where a client's certificate says who it is."""
+
+    session: Session
+
+
+class TlsServer(LoginHost, Protocol):
+    """The server, as its listeners with TLS see it."""
+
+    @property
+    def turn(self) -> TurnShare: ...
+    @property
+    def readers(self) -> Readers: ...
+
+
+class TlsListener:
+    """The TLS of one listener; the `TlsHost` of its connections."""
+
+    def __init__(
+        self, name: str, contexts: ReloadableContext, server: TlsServer, buffers: TlsBuffers, identifies: bool
+    ) -> None:
+        """`identifies`: whether the certificate says who the client is; with SASL it does not (T4)."""
+        self.name = name
+        self.turn = server.turn
+        self.tls_buffers = buffers
+        self._contexts = contexts
+        self._server = server
+        self._identifies = identifies
+
+    def wrap(self, inner: asyncio.BaseProtocol, stranger: Stranger) -> TlsTransport:
+        """Return what the socket of a new connection is to speak to, for the protocol `inner`.
+
+        That has to be an `Identified` where certificates say who clients are.
+        """
+        return TlsTransport(self._contexts.current.context, inner, self, stranger)
+
+    # What the connections report.
+
+    def on_stranger(self, transport: TlsTransport) -> None:
+        stranger, peer = transport.stranger, transport.get_extra_info("peername")
+        if peer is None:  # The client hung up before its connection was accepted.
+            transport.abort()
+            return
+        stranger.peer = transport.peer
+        stranger.end = transport.end
+        if not self._server.on_stranger(stranger, peer[0]):
+            transport.abort()
+
+    def on_handshake(self, transport: TlsTransport) -> None:
+        if not self._identifies:
+            return  # It stays a stranger until it has logged in.
+        principal = self._principal_of(transport.peer_certificate)
+        if principal is None:
+            self._server.strangers.count_failure(transport.stranger, self.name, NO_RULE)
+            transport.close()
+            return
+        cast(Identified, transport.get_protocol()).session = Session(principal)
+        self._server.on_stranger_known(transport.stranger)
+
+    def on_stranger_gone(self, transport: TlsTransport, reason: str) -> None:
+        if reason:
+            reason = f"SSL handshake failed: {reason}"
+            self._server.strangers.count_failure(transport.stranger, self.name, reason)
+        self._server.on_stranger_gone(transport.stranger)
+
+    def _principal_of(self, certificate: bytes | None) -> str | None:
+        """Return who shows `certificate` (T30 to T32); None if no rule fits it."""
+        if certificate is None:
+            return ANONYMOUS
+        name = self._contexts.options.rules.name_of(names_of(certificate).subject)
+        return None if name is None else USER + name
+
+    # Renewed certificates.
+
+    def reload(self) -> None:
+        """Read the stores again if their files have changed (T37); on a thread. Says what has come of it."""
+        try:
+            if self._contexts.reload():
+                log.info("certificates read again", listener=self.name)
+        except TlsProblem as problem:
+            log.warning("certificates stay as they were", listener=self.name, reason=str(problem))
+
+
+class TlsListeners:
+    """All listeners with TLS; their files are looked at on SIGHUP, and every so often if asked for (T37)."""
+
+    def __init__(self, server: TlsServer, reload_interval_ms: int) -> None:
+        """`reload_interval_ms`: 0 for never."""
+        self._server = server
+        self._interval_ms = reload_interval_ms
+        self._buffers = TlsBuffers()
+        self._listeners: list[TlsListener] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_signal = False
+        self._is_running = False
+        self._is_wanted = False
+
+    def open(self, listener: ListenerConfig, own: ListenerSettings) -> Wrap:
+        """Read the listener's stores; return what puts TLS before a protocol. Raises EntranceError."""
+        try:
+            contexts = ReloadableContext(tls_options(own.text, _client_auth(listener, own)))
+        except TlsProblem as problem:
+            raise EntranceError(f"the listener {listener.name} has no TLS: {problem}") from None
+        is_named_by_certificates = not listener.protocol.has_sasl
+        opened = TlsListener(listener.name, contexts, self._server, self._buffers, is_named_by_certificates)
+        self._listeners.append(opened)
+        return opened.wrap
+
+    def begin(self) -> None:
+        """Look at the files when it is asked for. Without such listeners SIGHUP ends the daemon, as ever."""
+        if not self._listeners:
+            return
+        if threading.current_thread() is threading.main_thread():  # No other can be sent signals.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
+            self._has_signal = True
+        self._arm()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._has_signal:
+            self._has_signal = False
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+
+    def _arm(self) -> None:
+        if self._interval_ms > 0:
+            self._timer = asyncio.get_running_loop().call_later(self._interval_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self.reload()
+        self._arm()
+
+    def reload(self) -> None:
+        """Have the files looked at on a thread; if that is under way, once more behind it."""
+        if self._is_running:
+            self._is_wanted = True
+            return
+        self._is_running = True
+        self._server.readers.submit(self._reload_all, self._on_done)
+
+    def _reload_all(self) -> None:
+        for each in self._listeners:
+            each.reload()
+
+    def _on_done(self, finished: Future[None]) -> None:
+        self._is_running = False
+        if self._is_wanted:
+            self._is_wanted = False
+            self.reload()
+        finished.result()  # A bug of ours, if it raises.
+
+
+def _client_auth(listener: ListenerConfig, own: ListenerSettings) -> str | None:
+    """Return `ssl.client.auth`; for SASL_SSL only one with the listener's prefix counts (T4)."""
+    if not listener.protocol.has_sasl or own.own(CLIENT_AUTH) is not None:
+        return own.text(CLIENT_AUTH)
+    if own.text(CLIENT_AUTH) not in (None, "none"):
+        log.warning(
+            "ssl.client.auth is not looked at for SASL_SSL without the listener's prefix",
+            listener=listener.name,
+        )
+    return None
