@@ -14,6 +14,11 @@ from coordinator.access.verdict import Check, Verdict, passes, refused
 from coordinator.security.acls import Operation
 from protocol.error_responses import error_response
 from protocol.errors import ErrorCode
+from protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlteredEntryData,
+)
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -25,6 +30,11 @@ from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
+)
+from protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
 )
 from protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -193,4 +203,27 @@ def refuse_described_scram(
     row = DescribeUserScramCredentialsResult(user="", error_code=DENIED, error_message=None)
     return DescribeUserScramCredentialsResponse(
         error_code=DENIED, error_message=None, results=[row] * len(request.users or ())
+    )
+
+
+def refuse_altered_quotas(request: AlterClientQuotasRequest, _version: int) -> AlterClientQuotasResponse:
+    """AlterClientQuotas (key 49): the error for each entity."""
+    return AlterClientQuotasResponse(
+        entries=[
+            AlteredEntryData(error_code=DENIED, error_message=WORDS, entity=entry.entity)
+            for entry in request.entries
+        ]
+    )
+
+
+def refuse_altered_scram(
+    request: AlterUserScramCredentialsRequest, _version: int
+) -> AlterUserScramCredentialsResponse:
+    """AlterUserScramCredentials (key 51): the error for each user, once and by name."""
+    users = {deletion.name for deletion in request.deletions} | {each.name for each in request.upsertions}
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(user=user, error_code=DENIED, error_message=WORDS)
+            for user in sorted(users)
+        ]
     )

@@ -67,7 +67,9 @@ CHECKS: Final[dict[int, Check]] = {
     46: cluster.cluster(Operation.DESCRIBE, cluster.refuse_listed_reassignments),
     47: offsets.check_offset_delete,
     48: cluster.cluster(Operation.DESCRIBE_CONFIGS, cluster.refuse_described_quotas),
+    49: cluster.cluster(Operation.ALTER_CONFIGS, cluster.refuse_altered_quotas),
     50: cluster.cluster(Operation.DESCRIBE, cluster.refuse_described_scram),
+    51: cluster.cluster(Operation.ALTER, cluster.refuse_altered_scram),
     55: cluster.cluster(Operation.DESCRIBE),  # DescribeQuorum
     57: cluster.cluster(Operation.ALTER),  # UpdateFeatures
     60: cluster.check_describe_cluster,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from coordinator.security.acls import WILDCARD, Acl, PatternType
@@ -51,16 +51,17 @@ class AclTable:
         of_type = self._types.get(resource_type)
         return iter(()) if of_type is None else of_type.concerning(name)
 
-    def patterns(self, resource_type: int) -> Iterator[ByPrincipal]:
-        """Yield all ACLs about resources of that type."""
+    def of_principal(self, resource_type: int, principal: str) -> Iterable[Acl]:
+        """Return the ACLs of that principal about resources of that type."""
         of_type = self._types.get(resource_type)
-        return iter(()) if of_type is None else of_type.patterns()
+        return () if of_type is None else of_type.by_principal.get(principal, ())
 
 
 class _OfType:
     """The ACLs about resources of one type."""
 
     def __init__(self) -> None:
+        self.by_principal: dict[str, dict[Acl, None]] = {}
         self._literal: dict[str, _Pattern] = {}
         self._prefixed: dict[str, _Pattern] = {}
         self._lengths: list[int] = []  # Of the prefixes, each once, in rising order.
@@ -73,6 +74,7 @@ class _OfType:
             if named is self._prefixed:
                 self._count(len(acl.resource_name))
         named[acl.resource_name].setdefault(acl.principal, []).append(acl)
+        self.by_principal.setdefault(acl.principal, {})[acl] = None
 
     def remove(self, acl: Acl) -> None:
         named = self._named(acl)
@@ -81,6 +83,9 @@ class _OfType:
         of_principal.remove(acl)
         if not of_principal:
             del pattern[acl.principal]
+        del self.by_principal[acl.principal][acl]
+        if not self.by_principal[acl.principal]:
+            del self.by_principal[acl.principal]
         if not pattern:
             del named[acl.resource_name]
             if named is self._prefixed:
@@ -108,10 +113,6 @@ class _OfType:
         for length in self._lengths[: bisect_right(self._lengths, len(name))]:
             if (prefixed := self._prefixed.get(name[:length])) is not None:
                 yield prefixed
-
-    def patterns(self) -> Iterator[ByPrincipal]:
-        yield from self._literal.values()
-        yield from self._prefixed.values()
 
 
 WILDCARD_PRINCIPAL: Final = f"User:{WILDCARD}"

@@ -147,9 +147,9 @@ class StandardAuthorizer:
         host = java_host(host)
         allowed: set[tuple[int, str]] = set()
         denied: set[tuple[int, str]] = set()
-        for pattern in self._table.patterns(resource_type):
-            for acl in _of_client(pattern, principal, host):
-                if acl.operation in (operation, Operation.ALL):
+        for key in {principal, WILDCARD_PRINCIPAL}:
+            for acl in self._table.of_principal(resource_type, key):
+                if acl.host in (host, WILDCARD) and acl.operation in (operation, Operation.ALL):
                     side = allowed if acl.permission == Permission.ALLOW else denied
                     side.add((acl.pattern_type, acl.resource_name))
         if (PatternType.LITERAL, WILDCARD) in denied:

@@ -44,7 +44,8 @@ OP = Operation
 Alternatives = list[tuple[Right, ...]]
 OF_CLUSTER: Final = {
     **dict.fromkeys((29, 35, 46, 50, 55), OP.DESCRIBE),
-    **dict.fromkeys((30, 31, 34, 43, 45, 57, 64, 80, 81), OP.ALTER),
+    **dict.fromkeys((30, 31, 34, 43, 45, 51, 57, 64, 80, 81), OP.ALTER),
+    49: OP.ALTER_CONFIGS,
     **dict.fromkeys((48, 74), OP.DESCRIBE_CONFIGS),
 }
 NEEDED: Final[dict[int, Alternatives]] = {

@@ -23,6 +23,7 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -33,6 +34,10 @@ from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
+)
+from protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
 )
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -496,6 +501,15 @@ def _remove_voter(named: Named, version: int) -> RemoveRaftVoterRequest:
     )
 
 
+NO_QUOTA: Final = EntryData(
+    entity=[EntityData(entity_type="user", entity_name="nobody")],
+    ops=[OpData(key="producer_byte_rate", remove=True)],
+)
+NO_CREDENTIALS: Final = [
+    ScramCredentialDeletion(name=name, mechanism=1) for name in ("zeno", "nobody", "zeno")
+]
+"""Of users that have none."""
+
 REQUESTS_OF: Final[dict[int, Make]] = {
     0: _produce,
     1: _fetch,
@@ -545,7 +559,9 @@ REQUESTS_OF: Final[dict[int, Make]] = {
     46: _listed_reassignments,
     47: _offset_delete,
     48: lambda named, _: DescribeClientQuotasRequest(components=[]),
+    49: lambda named, _: AlterClientQuotasRequest(entries=[NO_QUOTA, NO_QUOTA], validate_only=True),
     50: lambda named, _: DescribeUserScramCredentialsRequest(users=[UserName(name="x"), UserName(name="y")]),
+    51: lambda named, _: AlterUserScramCredentialsRequest(deletions=NO_CREDENTIALS),
     55: _quorum,
     57: _features,
     60: lambda named, _: DescribeClusterRequest(include_cluster_authorized_operations=True),

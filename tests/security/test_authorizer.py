@@ -113,6 +113,17 @@ def test_a_prefixed_star_is_only_a_prefix() -> None:
     assert may(made, Operation.READ, name="*orders")
 
 
+def test_names_that_sort_below_the_wildcard_are_names_like_others() -> None:
+    """Kafka 4.3.1 does not answer for such a name, or with -1, where there are ACLs on such names."""
+    made = authorizer(acl(resource_name="!zz"), acl(resource_name="!a", pattern_type=PatternType.PREFIXED))
+    assert [may(made, Operation.READ, name) for name in ("!q", "!zq", "!zz", "!ab")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
 def test_everyone_may_only_where_no_acl_concerns_the_resource() -> None:
     """A5: one ACL, for another principal and operation, ends it; one on `*` ends it for all topics."""
     made = authorizer(acl(principal="User:bob", operation=Operation.ALTER), everyone=True)

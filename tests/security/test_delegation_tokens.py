@@ -67,7 +67,7 @@ def test_tokens_are_refused_by_who_asks(
     version: int, session: Session, error: ErrorCode, time_ms: int
 ) -> None:
     """A18, A20: who has not said who it is, and who has."""
-    made = ask(creation((None, None), "User"), version, session)
+    made = ask(creation(("", ""), "User"), version, session)
     times = (made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms)
     assert (made.error_code, *times) == (error, time_ms, time_ms, time_ms)
     assert (made.token_id, made.hmac) == ("", b"")
