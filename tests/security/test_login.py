@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from struct import Struct
 from typing import Any
@@ -75,8 +76,8 @@ class Steps:
         return Authenticated(token.decode(), b"last")
 
 
-def new_login(previous: Session | None = None, **max_reauth_ms: int) -> Login:
-    terms = LoginTerms({"PLAIN": Plain({"user_alice": "secret"}), "STEPS": Steps()}, max_reauth_ms)
+def new_login(previous: Session | None = None, max_reauth_ms: Mapping[str, int] | None = None) -> Login:
+    terms = LoginTerms({"PLAIN": Plain({"user_alice": "secret"}), "STEPS": Steps()}, max_reauth_ms or {})
     return Login(terms, Versions(), previous)
 
 
@@ -92,8 +93,8 @@ def send(login: Login, request: Any, version: int) -> tuple[Step, Any]:
     return step, answer
 
 
-def shaken(mechanism: str = "STEPS", version: int = 1, **max_reauth_ms: int) -> Login:
-    login = new_login(None, **max_reauth_ms)
+def shaken(mechanism: str = "STEPS", version: int = 1, max_reauth_ms: int = 0) -> Login:
+    login = new_login(max_reauth_ms={"STEPS": max_reauth_ms})
     step, answer = send(login, SaslHandshakeRequest(mechanism=mechanism), version)
     assert (step.failure, answer.error_code, answer.mechanisms) == (None, 0, ["PLAIN", "STEPS"])
     return login
@@ -314,14 +315,14 @@ def test_a_size_out_of_bounds_fails_late_and_unanswered() -> None:
 def test_a_session_lasts_as_long_as_the_credential_and_the_listener_allow(
     token: bytes, max_reauth_ms: int, lifetime_ms: int | None
 ) -> None:
-    step, answer = authenticate(shaken(STEPS=max_reauth_ms), token)
+    step, answer = authenticate(shaken(max_reauth_ms=max_reauth_ms), token)
     assert step.session is not None
     assert step.session.ends_at_ms == (None if lifetime_ms is None else NOW_MS + lifetime_ms)
     assert answer.session_lifetime_ms == (lifetime_ms or 0)
 
 
 def test_versions_before_1_are_not_told_and_bound_all_the_same() -> None:
-    step, answer = authenticate(shaken(STEPS=5000), b"bob", 0)
+    step, answer = authenticate(shaken(max_reauth_ms=5000), b"bob", 0)
     assert step.session is not None
     assert (step.session.ends_at_ms, answer.session_lifetime_ms) == (NOW_MS + 5000, 0)
 

@@ -10,7 +10,6 @@ from protocol.errors import ErrorCode
 from protocol.framing import encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.metadata import MetadataRequest
@@ -196,7 +195,6 @@ OTHERS: Final = {
     "DeleteGroups": (DeleteGroupsRequest(groups_names=["a", "b"]), 2),
     "ListGroups": (ListGroupsRequest(), 4),
     "Heartbeat": (HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4),
-    "FindCoordinator": (FindCoordinatorRequest(key="g"), 2),
     "ApiVersions": (HELLO, 3),
 }
 
