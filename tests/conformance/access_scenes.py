@@ -98,9 +98,12 @@ class User:
             self.run.hang_up(USER)
             self.run.saw(asked.what, "closed")
             return None
+        before = repr(reply)
         _tidy_texts(reply)
         if tidy is not None:
             tidy(reply)
+        if repr(reply) == before:  # Nothing was taken out: its bytes are compared too.
+            return await self.run.answer(asked)
         self.run.saw(asked.what, reply)
         return reply
 
