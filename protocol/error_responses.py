@@ -21,6 +21,7 @@ from protocol.errors import ErrorCode
 from protocol.messages import RESPONSES
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsResponse
 from protocol.messages.delete_groups import DeleteGroupsResponse
 from protocol.messages.delete_records import DeleteRecordsPartitionResult
 from protocol.messages.end_txn import EndTxnRequest
@@ -85,6 +86,7 @@ SPECIAL_CASES: Final[dict[type, SpecialCase]] = {
     DeleteRecordsPartitionResult: SpecialCase({"low_watermark": -1}),
     AddPartitionsToTxnResponse: SpecialCase(is_per_row=True),
     DeleteGroupsResponse: SpecialCase(is_once_per_name=True),
+    AlterUserScramCredentialsResponse: SpecialCase(is_once_per_name=True),
 }
 
 Build: TypeAlias = Callable[[Any, ErrorCode], Any]
@@ -140,13 +142,22 @@ def _build(cls: type, asked: WireType | None, naming: Naming, api_version: int) 
         return lambda row, error: cls(**naming(row), **values, **{error_name: error})
     assert isinstance(asked, Struct), f"{cls.__name__} has no error for the whole"
     name, row_class = _error_rows(cls, api_version)
-    asked_name, asked_row = _only_rows(asked.cls, api_version)
-    build_row = _build(row_class, asked_row, _naming(row_class, asked_row), api_version)
+    lists = _lists_of_rows(asked.cls, api_version)
+    assert len(lists) == 1 or case.is_once_per_name, (
+        f"{asked.cls.__name__} v{api_version} has rows in {lists}"
+    )
+    parts = [
+        (asked_name, _naming(row_class, row), _build(row_class, row, _naming(row_class, row), api_version))
+        for asked_name, row in lists
+    ]
 
     def build(whole: Any, error: ErrorCode) -> Any:
-        rows = getattr(whole, asked_name) or ()  # Null, which stands for all, names none.
-        named = dict.fromkeys(rows) if case.is_once_per_name else rows
-        return cls(**naming(whole), **values, **{name: [build_row(row, error) for row in named]})
+        made: dict[object, Any] = {}
+        for asked_name, name_of, build_row in parts:
+            for row in getattr(whole, asked_name) or ():  # Null, which stands for all, names none.
+                key = tuple(name_of(row).values()) if case.is_once_per_name else len(made)
+                made.setdefault(key, build_row(row, error))
+        return cls(**naming(whole), **values, **{name: list(made.values())})
 
     return build
 
@@ -162,6 +173,10 @@ def _naming(row_class: type, asked: WireType) -> Naming:
     if isinstance(asked, Struct):
         theirs = {each.name for each in fields_of(asked.cls)}
         shared = [each.name for each in own if each.name in theirs]
+        first = fields_of(asked.cls)[0]
+        renamed = [each.name for each in own if each.type == first.type and each.nullable == NEVER]
+        if renamed and not shared:  # A user's `name` is `user` in the response.
+            return lambda row: {renamed[0]: getattr(row, first.name)}
         return lambda row: {name: getattr(row, name) for name in shared}
     alike = [each for each in own if each.type == asked]
     name = next((each for each in alike if each.nullable == NEVER), alike[0]).name
@@ -181,15 +196,13 @@ def _error_rows(cls: type, api_version: int) -> tuple[str, type]:
     return found[0]
 
 
-def _only_rows(cls: type, api_version: int) -> tuple[str, WireType]:
-    """Return name and element type of the one array of a request, or of a row of it."""
-    found = [
+def _lists_of_rows(cls: type, api_version: int) -> list[tuple[str, WireType]]:
+    """Return names and element types of the arrays of a request, or of a row of it."""
+    return [
         (each.name, each.type.element)
         for each in _present_fields(cls, api_version)
         if isinstance(each.type, Array)
     ]
-    assert len(found) == 1, f"{cls.__name__} v{api_version} names its rows in {found}"
-    return found[0]
 
 
 def _has_error(cls: type, api_version: int) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from coordinator.admin import scram_users as apis
 from coordinator.security.scram_credentials import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential
 from harness.doubles.faulty_files import FaultyFiles
+from protocol.error_responses import error_response
 from protocol.errors import ErrorCode
 from protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -180,3 +181,11 @@ def test_a_request_shows_no_secret() -> None:
     shown = repr(request_of(made("alice", salt=b"canary", salted=b"canary")))
     assert "alice" in shown
     assert "canary" not in shown
+
+
+def test_an_error_for_the_whole_is_said_once_of_each_user() -> None:
+    """As where the request comes in the middle of a login (S6), or of somebody without the right."""
+    request = request_of(made("a"), made("b"), gone("b"), gone("c", SHA_512), made("a", SHA_512))
+    answer = error_response(request, ErrorCode.ILLEGAL_SASL_STATE, 0)
+    found = sorted((each.user, each.error_code) for each in answer.results)
+    assert found == [(user, ErrorCode.ILLEGAL_SASL_STATE) for user in "abc"]
