@@ -14,10 +14,11 @@ from protocol.codec.primitives import Buffer
 
 PIECE_BYTES: Final = 1 << 15
 """Bytes that are received at a time. OpenSSL's buffers never shrink again, but keep 4/3 of the largest piece, so
-this is what bounds the memory of an idle connection; twice as many save 7 % of the CPU of large requests."""
+this bounds the memory of an idle connection; twice as many save 8 %, four times 16 to 30 % of their CPU."""
 
 RECORD_BYTES: Final = 1 << 14
-"""Plaintext that is encrypted at a time: what one record of TLS may have. More save nothing."""
+"""Plaintext that is encrypted at a time: what one record of TLS may have. Through a socket twice and four times as
+much made no difference beyond the noise; OpenSSL alone took 20 % less CPU with 256 KiB, and kept 350 KiB of it."""
 
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"})
 _UNEXPECTED_MESSAGE: Final = b"\x15\x03\x03\x00\x02\x02\x0a"  # A record of a fatal alert, which is number 10.
