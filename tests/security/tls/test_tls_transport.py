@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.runtime.turn_share import DIRECT_S, TurnShare
 from coordinator.server.large_frame import LargeFrame
-from coordinator.server.tls_engine import PIECE_BYTES
+from coordinator.server.tls_engine import PIECE_BYTES, RECORD_BYTES
 from coordinator.server.tls_sending import SMALL_BYTES, UNREAD_ANSWERS_BYTES
 from coordinator.server.tls_transport import HUNG_UP
 from tests.security.tls.certificates import client_context, server_context
@@ -147,7 +147,7 @@ async def test_handshakes_beyond_the_share_of_a_turn_wait_for_a_later_one() -> N
     assert wired.lower.reading
 
 
-@pytest.mark.parametrize("size", [1, SMALL_BYTES, PIECE_BYTES, PIECE_BYTES + 1, len(LARGE)])
+@pytest.mark.parametrize("size", [1, SMALL_BYTES, RECORD_BYTES, RECORD_BYTES + 1, len(LARGE)])
 async def test_what_is_written_arrives_whole_whatever_its_size(size: int) -> None:
     wired = Wired().shake_hands()
     wired.receiver.transport.write(LARGE[:size])
