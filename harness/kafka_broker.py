@@ -72,13 +72,18 @@ class KafkaBroker(ServerProcess):
     def log_dir(self) -> Path:
         return self.data_dir / "logs"
 
+    @property
+    def controller_listener(self) -> str:
+        """The entry of `listeners` that a configuration with others has to have beside them."""
+        return f"CONTROLLER://{HOST}:{self._controller_port}"
+
     def _properties(self) -> dict[str, str]:
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@{HOST}:{self._controller_port}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self._controller_port}",
+            "listeners": f"PLAINTEXT://{HOST}:{self.port},{self.controller_listener}",
             "log.dirs": str(self.log_dir),
             **self.config,
         }
