@@ -1,0 +1,303 @@
+"""TLS between a socket's transport and one of our protocols: bytes in from the one, plaintext to the other.
+
+To the socket's transport it is a protocol, to the protocol behind it a transport, with the same promises as the
+plain one: limits of writing, pauses of reading and `set_protocol` hold exactly, since every call is passed on and
+nothing is held between the two but what one read brought. The event loops' own TLS loses the alert of a failed
+handshake, holds 256 KiB for each connection, and pauses after each write (T20 to T26). Knows neither certificates
+nor requests.
+
+The protocol behind hears of a connection when its handshake is done. Until then the client is a stranger, and the
+host counts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Final, Protocol, cast
+
+import structlog
+
+from coordinator.runtime.turn_share import TurnShare
+from coordinator.server.tls_engine import PIECE_BYTES, WANT_READ, TlsEngine
+from coordinator.server.tls_sending import State, TlsSending
+
+TIMED_OUT: Final = "no TLS handshake in time"
+HUNG_UP: Final = "the client hung up during the TLS handshake"
+
+log = structlog.get_logger("muster.connection")
+
+
+class TlsBuffers:
+    """Memory that one read needs, for all connections of one event loop: their reads never overlap."""
+
+    def __init__(self) -> None:
+        self.received = memoryview(bytearray(PIECE_BYTES))
+        self.plain = memoryview(bytearray(PIECE_BYTES))
+
+
+class TlsHost(Protocol):
+    """The server, as TLS sees it.
+
+    Each `on_stranger` is followed by `on_stranger_gone`, or by an `on_handshake` that does not close the
+    transport, after which the protocol behind hears of the connection, and of its end.
+    """
+
+    @property
+    def turn(self) -> TurnShare: ...
+    @property
+    def tls_buffers(self) -> TlsBuffers: ...
+    @property
+    def handshake_timeout_ms(self) -> int:
+        """Time from `connection_made` in which the handshake has to be done."""
+
+    def on_stranger(self, transport: TlsTransport) -> None:
+        """A client has connected; `transport` may be closed or aborted within the call."""
+
+    def on_handshake(self, transport: TlsTransport) -> None:
+        """The handshake is done. The protocol behind is about to hear of it, unless this closes `transport`."""
+
+    def on_stranger_gone(self, transport: TlsTransport, reason: str) -> None:
+        """The connection has ended without a handshake; `reason` is blank if the host itself closed it."""
+
+
+class TlsTransport(asyncio.BufferedProtocol, TlsSending):
+    """One TLS connection on the server's side, for the protocol `inner`."""
+
+    __slots__ = (
+        "_buffers",
+        "_context",
+        "_host",
+        "_inner",
+        "_is_buffered",
+        "_is_end_due",
+        "_is_known",
+        "_is_over",
+        "_is_paused",
+        "_is_put_off",
+        "_is_scheduled",
+        "_loop",
+        "_reason",
+        "_timer",
+    )
+
+    def __init__(self, context: ssl.SSLContext, inner: asyncio.BaseProtocol, host: TlsHost) -> None:
+        super().__init__()
+        self._context = context
+        self._host = host
+        self._buffers = host.tls_buffers
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._reason = ""  # Why there was no handshake, or why what followed could not be read.
+        self._is_known = False  # Whether `inner` has heard of the connection.
+        self._is_paused = False  # By `inner`.
+        self._is_put_off = False  # Whether the next step of the handshake waits for a later turn.
+        self._is_scheduled = False  # Whether `_read_on` is to be called.
+        self._is_over = False  # Whether the peer has said that it sends no more.
+        self._is_end_due = False  # Whether `inner` has still to hear of it: it has paused before the end.
+        self.set_protocol(inner)
+
+    # What the socket's transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._lower = cast(asyncio.Transport, transport)
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(self._host.handshake_timeout_ms / 1000, self._on_timeout)
+        self._host.on_stranger(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffers.received
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._state is State.OPEN:
+            assert self._engine is not None
+            if not self._is_over:  # OpenSSL would keep what comes behind the end, however much.
+                self._engine.incoming.write(self._buffers.received[:nbytes])
+                self._read()
+        elif self._state is State.HANDSHAKE:
+            if self._engine is None:  # Not before: a client that says nothing costs none of OpenSSL's memory.
+                self._engine = TlsEngine(self._context)
+            self._engine.incoming.write(self._buffers.received[:nbytes])
+            self._shake_hands()
+
+    def eof_received(self) -> bool:
+        """True: this closes the transport, behind `inner` or at once."""
+        if self._state is State.HANDSHAKE:
+            self._give_up(HUNG_UP)
+        elif not self._is_over:
+            self._is_over = True
+            self._end()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._state = State.LOST
+        self._engine = self._timer = None
+        if self._is_known:
+            self._inner.connection_lost(ConnectionError(self._reason) if self._reason else exc)
+        else:
+            self._host.on_stranger_gone(self, self._reason or (HUNG_UP if exc else ""))
+        self._lower = None
+
+    def pause_writing(self) -> None:
+        if self._is_known:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._is_known:
+            self._inner.resume_writing()
+        if self._is_choked:
+            self._is_choked = False
+            self._maybe_resume()
+
+    # The handshake.
+
+    def _shake_hands(self) -> None:
+        """Take a step of the handshake, in a later turn if this one is over: it takes half a ms of CPU."""
+        assert self._lower is not None
+        if self._is_put_off:
+            return
+        if self._host.turn.is_over():
+            self._is_put_off = True
+            self._lower.pause_reading()
+            self._host.turn.later(self._go_on)
+        else:
+            self._step()
+
+    def _go_on(self) -> None:
+        self._is_put_off = False
+        if self._state is State.HANDSHAKE:
+            self._step()
+            self._maybe_resume()
+
+    def _step(self) -> None:
+        assert self._engine is not None
+        try:
+            is_done = self._engine.shake_hands()
+        except ssl.SSLError as error:
+            self._give_up(_reason_of(error))
+            return
+        self._drain()
+        if is_done:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Present the connection to the protocol behind, and hand it what came with the end of the handshake."""
+        assert self._timer is not None
+        self._timer.cancel()
+        self._timer = None
+        self._state = State.OPEN
+        self._host.on_handshake(self)
+        if self._state is State.OPEN:
+            self._is_known = True
+            self._inner.connection_made(self)
+            self._read()
+
+    def _on_timeout(self) -> None:
+        self._reason = TIMED_OUT
+        self.abort()
+
+    def _give_up(self, reason: str) -> None:
+        """Close, behind the alert that OpenSSL has for the peer (T18)."""
+        if self._state in (State.HANDSHAKE, State.OPEN):
+            assert self._lower is not None
+            self._reason = reason
+            self._state = State.CLOSING
+            self._drain()
+            self._lower.close()
+
+    # From the peer to the protocol behind.
+
+    def _read(self) -> None:
+        """Hand over all that can be decrypted, until the protocol pauses or closes."""
+        engine = self._engine
+        assert engine is not None
+        while self._state is State.OPEN and not self._is_paused and engine.has_input:
+            came_behind = self._read_buffered(engine) if self._is_buffered else self._read_plain(engine)
+            if came_behind is not None:
+                if isinstance(came_behind, ssl.SSLZeroReturnError):
+                    self._is_over = self._is_end_due = True
+                elif not isinstance(came_behind, WANT_READ):
+                    self._refuse(came_behind)
+                break
+        if self._is_end_due and not self._is_paused:
+            self._end()
+        if engine.outgoing.pending and self._lower is not None:
+            self._drain_answers()
+
+    def _read_buffered(self, engine: TlsEngine) -> ssl.SSLError | None:
+        """Decrypt one record into the protocol's own memory; return what came in its place, as `_read_plain`."""
+        inner = cast(asyncio.BufferedProtocol, self._inner)
+        try:
+            count = engine.read_into(memoryview(inner.get_buffer(-1)))
+        except ssl.SSLError as error:
+            return error
+        if not count:
+            return ssl.SSLZeroReturnError()
+        inner.buffer_updated(count)
+        return None
+
+    def _read_plain(self, engine: TlsEngine) -> ssl.SSLError | None:
+        """Decrypt what there is and hand it over in one call; return what came behind it, as `read_all_into`."""
+        filled, came_behind = engine.read_all_into(self._buffers.plain)
+        if filled:
+            cast(asyncio.Protocol, self._inner).data_received(bytes(self._buffers.plain[:filled]))
+        return came_behind
+
+    def _refuse(self, error: ssl.SSLError) -> None:
+        if self._state is State.OPEN:
+            reason = _reason_of(error)
+            log.warning("connection refused", peer=self.peer, reason=reason)
+            self._give_up(reason)
+
+    def _end(self) -> None:
+        """Report that the peer sends no more, by a close_notify or by closing its socket (T19)."""
+        self._is_end_due = False
+        if self._state is State.OPEN and not cast(asyncio.Protocol, self._inner).eof_received():
+            self.close()
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        if self._lower is not None:
+            self._lower.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on reading, in a later turn if something is here already: no data comes within this call."""
+        self._is_paused = False
+        if self._state is not State.OPEN or self._is_scheduled:
+            return
+        assert self._engine is not None
+        if self._engine.has_input or self._is_end_due:
+            assert self._loop is not None
+            self._is_scheduled = True
+            self._loop.call_soon(self._read_on)
+        else:
+            self._maybe_resume()
+
+    def _read_on(self) -> None:
+        self._is_scheduled = False
+        if self._state is State.OPEN and not self._is_paused:
+            self._read()
+            self._maybe_resume()
+
+    def _maybe_resume(self) -> None:
+        is_open = self._state in (State.HANDSHAKE, State.OPEN)
+        if is_open and not (self._is_paused or self._is_choked or self._is_put_off or self._is_scheduled):
+            assert self._lower is not None
+            self._lower.resume_reading()
+
+    def is_reading(self) -> bool:
+        return self._state is State.OPEN and not self._is_paused
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._inner = protocol
+        self._is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._inner
+
+
+def _reason_of(error: ssl.SSLError) -> str:
+    """Return OpenSSL's own words without the line of its source: "NO_SHARED_CIPHER"."""
+    return error.reason or error.__class__.__name__
