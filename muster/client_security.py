@@ -16,7 +16,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from coordinator.security.tls.pem import pem
+from coordinator.security.tls.problems import TlsProblem
+from coordinator.security.tls.stores import PEM, read_key_store, read_trust_store
 
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
 PROTOCOLS: Final = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
@@ -30,8 +34,14 @@ TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVers
 OF_JAVA: Final = frozenset(
     {
         *("security.protocol", "sasl.mechanism", "sasl.jaas.config"),
-        *("ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.certificates"),
-        *("ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain"),
+        *("ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password"),
+        *(
+            "ssl.truststore.certificates",
+            "ssl.keystore.type",
+            "ssl.keystore.location",
+            "ssl.keystore.password",
+        ),
+        *("ssl.keystore.key", "ssl.keystore.certificate.chain"),
         *("ssl.key.password", "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols"),
     }
 )
@@ -47,6 +57,9 @@ HONOURED: Final = OF_JAVA | OF_LIBRDKAFKA
 _JAAS_OPTION: Final = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
 _JAAS_ESCAPED: Final = re.compile(r'["\\]')
+
+
+T = TypeVar("T")
 
 
 class ClientPropertiesError(ValueError):
@@ -242,9 +255,12 @@ def _trusted(properties: Mapping[str, str]) -> Pem | None:
         properties,
         *("ssl.truststore.location", "ssl.truststore.certificates", "ssl.ca.location", "ssl.ca.pem"),
     )
-    if name == "ssl.truststore.location":
-        _require_pem(properties, "truststore")
-    return None if name is None else _pem(properties, name)
+    _refuse_alone(properties, "truststore")
+    if name != "ssl.truststore.location" or _is_pem(properties, "truststore"):
+        return None if name is None else _pem(properties, name)
+    place, kind, password = _store(properties, "truststore")
+    store = _read_store(name, lambda: read_trust_store(place, kind, password))
+    return Pem(name, text="".join(pem("CERTIFICATE", each) for each in store.certificates))
 
 
 def _own(properties: Mapping[str, str]) -> KeyPair | None:
@@ -260,14 +276,40 @@ def _own(properties: Mapping[str, str]) -> KeyPair | None:
         return None
     if key is None or chain is None:
         raise ClientPropertiesError(f"{key or chain}: a key needs its certificate, and a certificate its key")
-    if key == "ssl.keystore.location":
-        _require_pem(properties, "keystore")
-    return KeyPair(_pem(properties, key), _pem(properties, chain), properties.get("ssl.key.password"))
+    key_password = properties.get("ssl.key.password")
+    _refuse_alone(properties, "keystore")
+    if key != "ssl.keystore.location" or _is_pem(properties, "keystore"):
+        return KeyPair(_pem(properties, key), _pem(properties, chain), key_password)
+    place, kind, password = _store(properties, "keystore")
+    store = _read_store(key, lambda: read_key_store(place, kind, password, key_password))
+    shown = "".join(pem("CERTIFICATE", each) for each in store.chain)
+    return KeyPair(Pem(key, text=store.key_pem), Pem(key, text=shown), store.key_password)
 
 
-def _require_pem(properties: Mapping[str, str], store: str) -> None:
-    if properties.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
-        raise ClientPropertiesError(f"ssl.{store}.location: only PEM can be read; set ssl.{store}.type=PEM")
+def _is_pem(properties: Mapping[str, str], store: str) -> bool:
+    return properties.get(f"ssl.{store}.type", "JKS").upper() == PEM
+
+
+def _store(properties: Mapping[str, str], store: str) -> tuple[Path, str, str | None]:
+    """Where a JKS or PKCS12 store is, of which type it is said to be, and its password."""
+    kind = properties.get(f"ssl.{store}.type", "JKS").upper()
+    if kind not in ("JKS", "PKCS12"):
+        raise ClientPropertiesError(f"ssl.{store}.type must be PEM, PKCS12 or JKS")
+    return Path(properties[f"ssl.{store}.location"]), kind, properties.get(f"ssl.{store}.password")
+
+
+def _refuse_alone(properties: Mapping[str, str], store: str) -> None:
+    """A password opens a JKS or PKCS12 store; where there is none it was meant for something else."""
+    name, location = f"ssl.{store}.password", f"ssl.{store}.location"
+    if name in properties and (location not in properties or _is_pem(properties, store)):
+        raise ClientPropertiesError(f"{name}: there is no store of JKS or PKCS12 that it would open")
+
+
+def _read_store(name: str, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except TlsProblem as problem:
+        raise ClientPropertiesError(f"{name}: {problem}") from None
 
 
 def _pem(properties: Mapping[str, str], name: str) -> Pem:

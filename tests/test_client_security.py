@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
+from pathlib import Path
 
 import pytest
 
+from harness import java_tools
 from harness.secured import PASSWORD, USER, Certificates, jaas_text
 from muster.client_security import ClientPropertiesError, ClientSecurity, client_security
 
@@ -85,6 +88,42 @@ def test_certificates_that_are_given_as_texts_are_shown_and_trusted(certificates
     assert seen.getpeercert()["subject"][-1][0][1] == "client"
 
 
+@pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
+def test_stores_that_keytool_made_read_as_the_same_certificates_in_pem(
+    java: None, certificates: Certificates, tmp_path: Path, kind: str
+) -> None:
+    """The trusted certificate, and a key with its chain, which OpenSSL takes after that."""
+    trusted, own = tmp_path / "trusted", tmp_path / "own"
+    given = ["-keystore", trusted, "-storetype", kind, "-storepass", "opens-it", "-noprompt", "-alias", "ca"]
+    keytool("-importcert", "-file", certificates.authority, *given)
+    made = ["-alias", "me", "-dname", "CN=me", "-keyalg", "EC", "-storetype", kind, "-storepass", "opens-it"]
+    keytool("-genkeypair", "-keystore", own, *made, *(["-keypass", "opens-it"] if kind == "JKS" else []))
+    stores = {"ssl.truststore.location": str(trusted), "ssl.truststore.password": "opens-it"}
+    stores |= {"ssl.keystore.location": str(own), "ssl.keystore.password": "opens-it"}
+    security = client_security(TLS | stores)
+    assert security.trusted is not None
+    der = [ssl.PEM_cert_to_DER_cert(text) for text in (security.trusted.read(), pem_of(certificates))]
+    assert der[0] == der[1]
+    assert security.for_aiokafka()["ssl_context"].get_ca_certs()
+    assert set(security.for_librdkafka()) >= {"ssl.ca.pem", "ssl.key.pem", "ssl.certificate.pem"}
+    assert "opens-it" not in repr(security)
+    wrong = TLS | stores | {"ssl.truststore.password": "wrong-one"}
+    with pytest.raises(
+        ClientPropertiesError, match=f"ssl.truststore.location: {trusted} cannot be read"
+    ) as said:
+        client_security(wrong)
+    assert "wrong-one" not in str(said.value)
+
+
+def keytool(*arguments: object) -> None:
+    program = Path(java_tools.java()).with_name("keytool")
+    subprocess.run([program, *map(str, arguments)], check=True, capture_output=True)
+
+
+def pem_of(certificates: Certificates) -> str:
+    return certificates.authority.read_text()
+
+
 @pytest.mark.parametrize(
     ("properties", "sentence"),
     [
@@ -100,7 +139,9 @@ def test_certificates_that_are_given_as_texts_are_shown_and_trusted(certificates
         (TLS | {"ssl.key.location": "x"}, "ssl.key.location: a key needs its certificate"),
         (TLS | {"ssl.certificate.pem": "x"}, "ssl.certificate.pem: a key needs its certificate"),
         (TLS | {"ssl.key.pem": "x", "ssl.certificate.pem": "x"}, "ssl.key.pem cannot be used"),
-        (TLS | {"ssl.keystore.location": "x"}, "ssl.keystore.location: only PEM"),
+        (TLS | {"ssl.keystore.location": "x"}, "ssl.keystore.location: x cannot be read"),
+        (TLS | {"ssl.keystore.location": "x", "ssl.keystore.type": "BKS"}, "ssl.keystore.type must be PEM"),
+        (TLS | {"ssl.truststore.password": PASSWORD}, "ssl.truststore.password: there is no store"),
         (TLS | {"ssl.key.password": "x"}, "ssl.key.password: there is no key"),
     ],
 )

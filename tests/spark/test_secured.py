@@ -94,8 +94,7 @@ def test_members_read_every_row_and_are_stopped(
         return None
 
     bootstrap, group = client_connection(None, config).bootstrap, unique("members")
-    given = {"settings": QUICK, "command_config": config}
-    report = members.run(spark, bootstrap, group, [topic], 2, count, **given)
+    report = members.run(spark, bootstrap, group, [topic], 2, count, settings=QUICK, command_config=config)
     assert report.rows == ROWS
     members.stop(bootstrap, group, topic, command_config=config)
 
@@ -104,9 +103,11 @@ def test_a_query_is_followed(
     spark: SparkSession, observer: Observer, topic: str, config: Path, tmp_path: Path
 ) -> None:
     connection, group, checkpoint = client_connection(None, config), unique("job"), tmp_path / "checkpoint"
-    place = {"bootstrap": connection.bootstrap, "group_id": group, "command_config": config}
-    with progress.follow(spark, checkpoint=checkpoint, **place):
-        source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", connection.bootstrap)
+    bootstrap = connection.bootstrap
+    with progress.follow(
+        spark, checkpoint=checkpoint, bootstrap=bootstrap, group_id=group, command_config=config
+    ):
+        source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
         source = source.options(subscribe=topic, startingOffsets="earliest", **connection.source_options())
         writer = source.load().writeStream.format("noop").option("checkpointLocation", str(checkpoint))
         assert run_to_end(writer.trigger(availableNow=True).start()) == ROWS
