@@ -55,6 +55,8 @@ class ClientSettings:
     passed_over: tuple[str, ...] = ()
     """The properties that were given and mean nothing here."""
 
+    http_token: str | None = field(default=None, repr=False)
+    """What the HTTP of a Muster is to be shown."""
     security: ClientSecurity = field(default_factory=ClientSecurity)
 
     @property
@@ -111,7 +113,9 @@ def client_settings(properties: Mapping[str, str]) -> ClientSettings:
         timeout_ms = _milliseconds("default.api.timeout.ms", properties["default.api.timeout.ms"])
     passed_over = tuple(sorted(properties.keys() & _PASSED_OVER))
     brokers = [properties[name] for name in _BROKERS if name in properties]
-    return ClientSettings(brokers[0] if brokers else None, timeout_ms, arguments, passed_over, security)
+    return ClientSettings(
+        brokers[0] if brokers else None, timeout_ms, arguments, passed_over, security=security
+    )
 
 
 def _milliseconds(name: str, value: str) -> int:

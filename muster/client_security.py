@@ -131,6 +131,10 @@ class ClientSecurity:
             arguments["ssl_context"] = self._context()
         return arguments
 
+    def https_context(self) -> ssl.SSLContext:
+        """What an HTTPS client is to trust: the authorities of the file, or those of the system."""
+        return ssl.create_default_context() if self.trusted is None else _trusting(self.trusted)
+
     def for_librdkafka(self) -> dict[str, str]:
         """Settings of its clients; none if all is as by default. Raises ClientPropertiesError."""
         if self.is_plaintext:
@@ -177,7 +181,7 @@ class ClientSecurity:
         return properties
 
     def _context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context() if self.trusted is None else _trusting(self.trusted)
+        context = self.https_context()
         if self.own is not None:
             _load_own(context, self.own)
         context.check_hostname = self.checks_host

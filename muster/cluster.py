@@ -141,6 +141,11 @@ class Cluster:
         self._settings = settings
 
     @property
+    def settings(self) -> ClientSettings:
+        """How the cluster was connected to."""
+        return self._settings
+
+    @property
     def patience_s(self) -> float:
         """For how long a coordinator is asked again that is not available yet."""
         return self._settings.timeout_ms / 1_000

@@ -33,7 +33,7 @@ PROSE = re.compile(r'""".*?"""|#[^"\'\n]*$', re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 FILE = re.compile(rf"[\w./*-]+\.py|(?:{'|'.join(ROOMS)})/[\w./*-]*")
-ATTRIBUTE = re.compile(r"([A-Z]\w*[a-z]\w*)\.(\w+)(?:\(\))?")
+ATTRIBUTE = re.compile(r"([A-Z]\w*[a-z]\w*)\.((?!\d)\w+)(?:\(\))?")
 IDENTIFIER = re.compile(r"[a-z]\w*_\w+|_\w+|[A-Z]\w*[a-z]\w*|[A-Z]+_[A-Z_]+")
 
 

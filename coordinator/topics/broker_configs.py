@@ -23,6 +23,11 @@ INTERNAL: Final = frozenset({"group.consumer.regex.refresh.interval.ms"})
 
 NODE_ID_DEFAULTS: Final = {"broker.id": -1, "node.id": None}
 
+OWN_SECRETS: Final = frozenset(
+    {"muster.http.token", "muster.http.ssl.keystore.password", "muster.http.ssl.key.password"}
+)
+"""Settings of Muster's own whose values are shown nowhere."""
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
@@ -78,4 +83,6 @@ def _type(name: str, value: object) -> ConfigType:
     """Return Kafka's type of the setting; for a setting of Muster's own, the type that fits the value."""
     if name in BROKER_OPTIONS:
         return BROKER_OPTIONS[name].type
+    if name in OWN_SECRETS:
+        return ConfigType.PASSWORD
     return ConfigType.LONG if isinstance(value, int) else ConfigType.STRING
