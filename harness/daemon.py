@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.processes import HOST, ServerProcess
+from harness.processes import ServerProcess
 
 ROOT = Path(__file__).resolve().parent.parent
 READY = "muster: ready on {address}"
@@ -33,7 +33,7 @@ class MusterDaemon(ServerProcess):
     """A Muster daemon with `overrides` (Kafka's option names) over its defaults, data under `data_dir`.
 
     `terminate()` returns its exit status: 0 for a clean stop. `environment` adds variables for the daemon
-    alone; `tree` is the folder with the packages that it runs.
+    alone; `tree` is the folder with the packages that it runs; `listeners` are those beside PLAINTEXT.
     """
 
     start_timeout_s = 20.0
@@ -46,10 +46,11 @@ class MusterDaemon(ServerProcess):
         environment: Mapping[str, str] | None = None,
         python: str = sys.executable,
         tree: Path = ROOT,
+        listeners: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(data_dir)
+        super().__init__(data_dir, listeners)
         self.overrides = {
-            "listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            **self.listener_settings,
             "log.dirs": str(self.log_dir),
             **(NO_HTTP if has_http(tree) else {}),
             **(overrides or {}),

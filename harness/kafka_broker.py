@@ -50,7 +50,7 @@ class KafkaBroker(ServerProcess):
     """Apache Kafka 4.3.1 with `config` (Kafka's own names) over the defaults of `SMALL`.
 
     `heap` is the JVM's maximum and initial heap, `jvm_options` go to the JVM as they are. `plugins` are put on its
-    class path.
+    class path. `listeners` are those beside PLAINTEXT (`ServerProcess`).
     """
 
     def __init__(
@@ -61,8 +61,9 @@ class KafkaBroker(ServerProcess):
         heap: str = HEAP,
         jvm_options: tuple[str, ...] = (),
         plugins: tuple[Path, ...] = (),
+        listeners: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(data_dir)
+        super().__init__(data_dir, listeners)
         self.config = {**SMALL, **(config or {})}
         self._controller_port = free_port()
         self._plugins = plugins
@@ -72,18 +73,17 @@ class KafkaBroker(ServerProcess):
     def log_dir(self) -> Path:
         return self.data_dir / "logs"
 
-    @property
-    def controller_listener(self) -> str:
-        """The entry of `listeners` that a configuration with others has to have beside them."""
-        return f"CONTROLLER://{HOST}:{self._controller_port}"
-
     def _properties(self) -> dict[str, str]:
+        served = self.listener_settings
+        if "listener.security.protocol.map" in served:
+            served["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@{HOST}:{self._controller_port}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{HOST}:{self.port},{self.controller_listener}",
+            **served,
+            "listeners": f"{served['listeners']},CONTROLLER://{HOST}:{self._controller_port}",
             "log.dirs": str(self.log_dir),
             **self.config,
         }

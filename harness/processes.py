@@ -27,6 +27,7 @@ HOST = "127.0.0.1"
 PORT_RANGE = range(20_000, 32_000)
 POLL_INTERVAL_S = 0.02
 READY_INTERVAL_S = 0.004  # Starts of a quarter of a second are measured.
+PLAINTEXT = "PLAINTEXT"
 LOG_TAIL_BYTES = 6_000  # Enough for a stack trace, little enough to read in a test report.
 
 T = TypeVar("T")
@@ -104,23 +105,38 @@ class ServerProcess(ABC):
     """One server on loopback: start, terminate (SIGTERM), kill (SIGKILL), restart on the same port and data.
 
     As a context manager it starts on entry and is killed on exit. `log_path` holds stdout and stderr of all
-    its runs.
+    its runs. `listeners` names the security protocols of listeners beside PLAINTEXT, each on a port of its own.
     """
 
     start_timeout_s = 60.0
     stop_timeout_s = 30.0
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, listeners: Mapping[str, str] | None = None) -> None:
         self.data_dir = data_dir
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self.log_path = data_dir / "server.log"
         self.port = free_port()
+        self._protocols = {PLAINTEXT: PLAINTEXT, **(listeners or {})}
+        self._ports = {PLAINTEXT: self.port, **{name: free_port() for name in listeners or {}}}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap(self) -> str:
         """The server's address for clients' `bootstrap.servers`."""
         return f"{HOST}:{self.port}"
+
+    def bootstrap_of(self, listener: str) -> str:
+        """The address of another listener, one of those given by name."""
+        return f"{HOST}:{self._ports[listener]}"
+
+    @property
+    def listener_settings(self) -> dict[str, str]:
+        """The settings `listeners` and, if there are others than PLAINTEXT, which protocol each one speaks."""
+        listeners = ",".join(f"{name}://{HOST}:{port}" for name, port in self._ports.items())
+        if len(self._ports) == 1:
+            return {"listeners": listeners}
+        protocols = ",".join(f"{name}:{protocol}" for name, protocol in self._protocols.items())
+        return {"listeners": listeners, "listener.security.protocol.map": protocols}
 
     @property
     @abstractmethod

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from harness.daemon import MusterDaemon
 from harness.kafka_broker import KafkaBroker
-from harness.processes import HOST, free_port
+from harness.processes import HOST
 
 PROTOCOLS: Final = {"SASL": "SASL_PLAINTEXT", "TLS": "SASL_SSL", "MTLS": "SSL"}
 """The protocol of each listener beside PLAINTEXT."""
@@ -61,21 +61,12 @@ class Certificates:
 
 
 class SecuredBroker:
-    """A broker that is started on entry; `ports` are those of its listeners by name."""
+    """A broker that is started on entry."""
 
     def __init__(self, folder: Path, kind: type[KafkaBroker | MusterDaemon]) -> None:
         self.certificates = Certificates(folder / "certificates")
-        self.server = kind(folder / "broker")
-        self.ports = {"PLAINTEXT": self.server.port, **{name: free_port() for name in PROTOCOLS}}
-        settings = self._settings()
-        if isinstance(self.server, KafkaBroker):
-            controller = self.server.controller_listener
-            settings["listeners"] += f",{controller}"
-            settings["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
-            settings["inter.broker.listener.name"] = "PLAINTEXT"
-            self.server.config.update(settings)
-        else:
-            self.server.overrides.update(settings)
+        is_kafka = issubclass(kind, KafkaBroker)
+        self.server = kind(folder / "broker", self._settings(in_a_file=is_kafka), listeners=PROTOCOLS)
 
     def __enter__(self) -> SecuredBroker:
         self.server.__enter__()
@@ -86,13 +77,10 @@ class SecuredBroker:
 
     def bootstrap(self, listener: str) -> str:
         """The address of a listener."""
-        return f"{HOST}:{self.ports[listener]}"
+        return self.server.bootstrap_of(listener)
 
-    def _settings(self) -> dict[str, str]:
-        protocols = {"PLAINTEXT": "PLAINTEXT", **PROTOCOLS}
+    def _settings(self, *, in_a_file: bool) -> dict[str, str]:
         settings = {
-            "listeners": ",".join(f"{name}://{self.bootstrap(name)}" for name in self.ports),
-            "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, kind in protocols.items()),
             "sasl.enabled.mechanisms": "PLAIN",
             "listener.name.mtls.ssl.client.auth": "required",
             "group.initial.rebalance.delay.ms": "0",
@@ -106,7 +94,7 @@ class SecuredBroker:
             }
         # In a properties file a backslash escapes; on a command line it does not.
         text = jaas_text({f"user_{USER}": PASSWORD})
-        text = text.replace("\\", "\\\\") if isinstance(self.server, KafkaBroker) else text
+        text = text.replace("\\", "\\\\") if in_a_file else text
         for name in ("sasl", "tls"):
             settings[f"listener.name.{name}.plain.sasl.jaas.config"] = text
         return settings

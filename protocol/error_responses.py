@@ -157,7 +157,8 @@ def _naming(row_class: type, asked: WireType) -> Naming:
         theirs = {each.name for each in fields_of(asked.cls)}
         shared = [each.name for each in own if each.name in theirs]
         return lambda row: {name: getattr(row, name) for name in shared}
-    name = next(each.name for each in own if each.type == asked and each.nullable == NEVER)
+    alike = [each for each in own if each.type == asked]
+    name = next((each for each in alike if each.nullable == NEVER), alike[0]).name
     return lambda value: {name: value}
 
 

@@ -94,7 +94,7 @@ def test_a_server_of_another_authority_is_not_trusted(broker: SecuredBroker, tmp
     strange = broker.properties("TLS", "java", tmp_path / "strange.properties", **other)
     done = muster("groups", "list", "--command-config", strange, status=1)
     assert "or none that takes these credentials and certificates" in done.stderr
-    elsewhere = f"127.0.0.2:{broker.ports['TLS']}"
+    elsewhere = broker.bootstrap("TLS").replace("127.0.0.1", "127.0.0.2")
     assert muster("groups", "list", "--command-config", config).returncode == 0
     muster("groups", "list", "--bootstrap", elsewhere, "--command-config", config, status=1)
 

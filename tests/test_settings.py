@@ -22,13 +22,13 @@ from coordinator.part_settings import consumer_group_settings, shown_configs, to
 from coordinator.server.memory_pool import FRAME_MS, STALLED_MS
 from coordinator.settings import group_kinds
 from coordinator.settings.kafka_names import IGNORED, RETIRED
+from coordinator.settings.kinds import kind_of
 from coordinator.settings.listeners import ListenerConfig
 from coordinator.settings.model import OPTIONS, Settings, attribute_name, option_name
 from coordinator.settings.page import (
     DIFFERENT_DEFAULTS,
     NARROWER_RANGES,
     PAGE,
-    kind_of,
     settings_page,
 )
 from coordinator.settings.plugins import LOADER, without_plugins
@@ -375,14 +375,13 @@ def test_settings_that_do_not_fit_together_are_refused_together() -> None:
         "log.dirs": "one,two",
         "group.min.session.timeout.ms": "10",
         "group.max.session.timeout.ms": "9",
-        "listeners": "SSL://localhost:9093",
+        "listeners": "EXTERNAL://localhost:9093",
     }
     assert problems(given) == [
         "broker.id=2 and node.id=1 must be the same",
         "group.min.session.timeout.ms=10 must not be above group.max.session.timeout.ms=9",
         "log.dirs=one,two must be one directory",
-        "listener.security.protocol.map: the listener SSL asks for SSL, "
-        "and only PLAINTEXT is supported so far",
+        "listener.security.protocol.map: has no entry for the listener EXTERNAL",
     ]
 
 

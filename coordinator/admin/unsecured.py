@@ -43,12 +43,15 @@ ENTITY_TYPES: Final = frozenset({"user", "client-id", "ip"})
 
 
 def sasl_handshake(_broker: Broker, _request: SaslHandshakeRequest, pending: ClientRequest) -> None:
-    """SaslHandshake (key 17), refused on a plain listener: ILLEGAL_SASL_STATE. The connection stays open."""
+    """SaslHandshake (key 17), refused where clients have logged in or need not: ILLEGAL_SASL_STATE.
+
+    The connection stays open (S10).
+    """
     pending.reply(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
 
 
 def sasl_authenticate(_broker: Broker, _request: SaslAuthenticateRequest, pending: ClientRequest) -> None:
-    """SaslAuthenticate (key 36), refused on a plain listener: ILLEGAL_SASL_STATE."""
+    """SaslAuthenticate (key 36), likewise refused: ILLEGAL_SASL_STATE."""
     words = "SaslAuthenticate request received after successful authentication"
     pending.reply(SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=words))
 

@@ -105,12 +105,23 @@ class ApiVersionsHandler:
         self._features = features
 
     def __call__(self, request: ApiVersionsRequest, pending: Pending) -> None:
-        error = ErrorCode.NONE
-        if pending.api_version >= 3 and not _is_valid(request):
-            error = ErrorCode.INVALID_REQUEST
-        else:
-            pending.connection.client_software = _software(request)
-        pending.reply(self._response(pending.api_version, error))
+        response = self.answer(request, pending.api_version)
+        if not response.error_code:
+            pending.connection.client_software = self.software(request)
+        pending.reply(response)
+
+    def answer(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
+        """Return the answer to a request of a version that is served."""
+        is_refused = version >= 3 and not _is_valid(request)
+        return self._response(version, ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.NONE)
+
+    def software(self, request: ApiVersionsRequest) -> tuple[str, str]:
+        """Return the name and version of the client's library that are kept for the connection."""
+        name, version = request.client_software_name, request.client_software_version
+        if not name and not version:
+            return UNKNOWN_SOFTWARE
+        unknown_name, unknown_version = UNKNOWN_SOFTWARE
+        return name[:MAX_SOFTWARE_CHARS] or unknown_name, version[:MAX_SOFTWARE_CHARS] or unknown_version
 
     def _response(self, api_version: int, error: ErrorCode) -> ApiVersionsResponse:
         if error:
@@ -139,10 +150,14 @@ class ApiVersionsHandler:
 
     def unsupported_version(self, _request: None, pending: Pending) -> None:
         """Answer a request of an unknown version in v0, which every client reads, with error 35 (KIP-511)."""
+        pending.api_version = 0
+        pending.reply(self.unsupported())
+
+    def unsupported(self) -> ApiVersionsResponse:
+        """Return the answer to a request of an unknown version, to be sent in v0."""
         row = self._table[API_VERSIONS_KEY]
         own = ApiVersion(api_key=API_VERSIONS_KEY, min_version=row.min_version, max_version=row.max_version)
-        pending.api_version = 0
-        pending.reply(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own]))
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
 
 
 def _is_valid(request: ApiVersionsRequest) -> bool:
@@ -150,15 +165,6 @@ def _is_valid(request: ApiVersionsRequest) -> bool:
     return _is_software_word(request.client_software_name) and _is_software_word(
         request.client_software_version
     )
-
-
-def _software(request: ApiVersionsRequest) -> tuple[str, str]:
-    """Return the name and version that are kept for the connection."""
-    name, version = request.client_software_name, request.client_software_version
-    if not name and not version:
-        return UNKNOWN_SOFTWARE
-    unknown_name, unknown_version = UNKNOWN_SOFTWARE
-    return name[:MAX_SOFTWARE_CHARS] or unknown_name, version[:MAX_SOFTWARE_CHARS] or unknown_version
 
 
 def _is_software_word(word: str) -> bool:

@@ -11,7 +11,7 @@ import socket
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 
@@ -23,8 +23,12 @@ from coordinator.server.acceptor import ACCEPT_EVERY_MS, Acceptor, bind, longest
 from coordinator.server.api_table import Api
 from coordinator.server.connection import Connection
 from coordinator.server.descriptors import Descriptors
+from coordinator.server.entrances import OWN_MECHANISMS, Entrance, EntranceError, open_entrances
+from coordinator.server.login import LoginConnection
 from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import Readers, SlowReaders
+from coordinator.server.strangers import Stranger, Strangers
+from coordinator.server.tls_listener import TlsListeners
 from coordinator.settings.listeners import ListenerConfig
 from coordinator.settings.model import Settings
 
@@ -38,6 +42,10 @@ CLOSED_PER_TURN = 200
 
 REFUSED_LOG_EVERY = 1000
 """Of the connections refused over the maximum, one in so many is logged, beginning with the first."""
+
+
+Accepted: TypeAlias = tuple[ListenerConfig, socket.socket, Stranger | None]
+"""A connection just accepted, and the stranger that it is on a listener where clients have to log in."""
 
 
 class BindError(Exception):
@@ -59,9 +67,7 @@ class Server:
         readers: Readers,
         turn: TurnShare | None = None,
     ) -> None:
-        self.apis = apis
-        self.clock = clock
-        self.readers = readers
+        self.apis, self.clock, self.readers = apis, clock, readers
         self.call_soon = asyncio.get_running_loop().call_soon
         self.turn = turn or unlimited(self.call_soon)
         self.rights: Rights | None = None
@@ -77,22 +83,31 @@ class Server:
         self._acceptor = Acceptor(Descriptors.of_process())
         self.limit_creation_rate = self._acceptor.limit_rate
         self.accept_at_ms = 0  # When waiting connections are to be accepted, also in a long turn; monotonic.
-        self._accepted: deque[tuple[ListenerConfig, socket.socket]] = deque()  # And still to be opened.
+        self._accepted: deque[Accepted] = deque()  # And still to be opened.
         self._opening: set[asyncio.Task[None]] = set()  # An event loop refers to its tasks only weakly.
         self._connections: dict[Connection, str] = {}  # The peer's address by connection.
         self._per_ip: Counter[str] = Counter()
         self._all_disconnected = asyncio.Event()
         self.on_closed: list[Callable[[Connection], None]] = []
         """Called with each connection that was counted, when it is gone."""
-        self.accepted = 0
-        """Number of connections since the start, those that were refused too;"""
-        self.refused = 0
-        """and of those the ones refused over a maximum."""
+        self.accepted = self.refused = 0
+        """Numbers of connections since the start, and of those the ones refused over a maximum."""
+        self.strangers = Strangers(settings, clock, set_timer)
+        self.tls = TlsListeners(self, settings.muster_tls_reload_interval_ms)
+        self.mechanisms = dict(OWN_MECHANISMS)  # What logins there are; more may be added before `listen`.
+        self._entrances: Mapping[str, Entrance] = {}  # By listener; those without one are plain.
         self._endpoints: dict[str, tuple[str, int]] = {}
         self._bound: list[str] = []
 
     async def listen(self, listeners: Iterable[ListenerConfig]) -> None:
         """Open every listener. Raises BindError, with none left open, if one cannot be opened."""
+        listeners = tuple(listeners)
+        try:
+            self._entrances = open_entrances(
+                listeners, self._settings, self.apis, self.mechanisms, self.tls.open
+            )
+        except EntranceError as error:
+            raise BindError(str(error)) from error
         for listener in listeners:
             try:
                 await self._listen(listener)
@@ -102,6 +117,7 @@ class Server:
                 raise BindError(
                     f"listener {listener.name} cannot be opened on {listener.host}:{listener.port}: {reason}"
                 ) from error
+        self.tls.begin()
         asked = self._settings.socket_listen_backlog_size
         log.info("connections that may wait to be accepted", count=min(asked, longest_queue() or asked))
 
@@ -139,9 +155,18 @@ class Server:
             self.accept(now_ms)
 
     def _on_accepted(self, listener: ListenerConfig, accepted: socket.socket) -> None:
+        stranger = None
+        if listener.name in self._entrances:
+            stranger = self.strangers.admit(len(self._connections), self.max_connections)
+            if stranger is None:
+                self.accepted += 1
+                self.refused += 1
+                accepted.close()
+                self._acceptor.on_connection_gone()
+                return
         if not self._accepted:
             self.call_soon(self._open_some)
-        self._accepted.append((listener, accepted))
+        self._accepted.append((listener, accepted, stranger))
 
     def _open_some(self) -> None:
         """Begin to open the connections that were accepted first; others follow in the next turns."""
@@ -152,17 +177,54 @@ class Server:
         if self._accepted:
             self.call_soon(self._open_some)
 
-    async def _open(self, listener: ListenerConfig, accepted: socket.socket) -> None:
+    async def _open(
+        self, listener: ListenerConfig, accepted: socket.socket, stranger: Stranger | None
+    ) -> None:
         """Open an accepted connection, and accept more before requests are handled: members may join at once."""
         self._maybe_accept(self.clock.now_ms())
         try:
             loop = asyncio.get_running_loop()
-            await loop.connect_accepted_socket(lambda: Connection(self, listener.name), accepted)
+            await loop.connect_accepted_socket(lambda: self._protocol(listener, stranger), accepted)
             self._maybe_accept(self.clock.now_ms())
         except OSError as error:
             log.warning("connection not opened", listener=listener.name, reason=str(error))
             accepted.close()
+            if stranger is not None:
+                self.strangers.leave(stranger)
             self._acceptor.on_connection_gone()
+
+    def _protocol(self, listener: ListenerConfig, stranger: Stranger | None) -> asyncio.BaseProtocol:
+        """Return what handles the bytes of a new connection."""
+        if stranger is None:
+            return Connection(self, listener.name)
+        entrance = self._entrances[listener.name]
+        inner: asyncio.Protocol
+        if entrance.login is None:
+            inner = Connection(self, listener.name)
+        else:
+            inner = LoginConnection(self, entrance.login, stranger, lambda: Connection(self, listener.name))
+        return inner if entrance.tls is None else entrance.tls(inner, stranger)
+
+    def on_stranger(self, stranger: Stranger, ip: str) -> bool:
+        """Count a stranger by its address, once; False if there are too many connections from that."""
+        if not stranger.ip:
+            stranger.ip = ip
+            self._per_ip[ip] += 1
+            self._all_disconnected.clear()
+        return not self._is_surplus(ip)
+
+    def on_stranger_known(self, stranger: Stranger) -> None:
+        """Count it no longer, since it is about to be counted as a connection."""
+        self.strangers.leave(stranger)
+        if stranger.ip:
+            self._forget_ip(stranger.ip)
+
+    def on_stranger_gone(self, stranger: Stranger) -> None:
+        """Count it no longer: its socket was closed, and it has become no connection."""
+        self.on_stranger_known(stranger)
+        self.accepted += 1
+        self._acceptor.on_connection_gone()
+        self._maybe_all_gone()
 
     def endpoint_for(self, listener_name: str) -> tuple[str, int]:
         """Return the advertised (host, port) of the listener."""
@@ -174,8 +236,8 @@ class Server:
         self.accepted += 1
         self._all_disconnected.clear()
         self._per_ip[ip] += 1
-        over = len(self._connections) > self.max_connections
-        if over or self._per_ip[ip] > self.max_connections_of_ip.get(ip, self.max_connections_per_ip):
+        over = len(self._connections) + len(self.strangers) > self.max_connections
+        if over or self._is_surplus(ip):
             self._refuse_surplus(connection)
             return
         connection.last_request_ms = now_ms = self.clock.now_ms()
@@ -184,6 +246,18 @@ class Server:
             return
         deadline_ms = connection.last_request_ms + self._settings.connections_max_idle_ms
         self._set_timer(self, connection, deadline_ms)
+
+    def _is_surplus(self, ip: str) -> bool:
+        return self._per_ip[ip] > self.max_connections_of_ip.get(ip, self.max_connections_per_ip)
+
+    def _forget_ip(self, ip: str) -> None:
+        self._per_ip[ip] -= 1
+        if not self._per_ip[ip]:
+            del self._per_ip[ip]
+
+    def _maybe_all_gone(self) -> None:
+        if not self._connections and not len(self.strangers):
+            self._all_disconnected.set()
 
     def _refuse_surplus(self, connection: Connection) -> None:
         self.refused += 1
@@ -202,11 +276,8 @@ class Server:
         ip = self._connections.pop(connection, None)
         if ip is None:
             return  # The connection was lost before it was counted.
-        if not self._connections:
-            self._all_disconnected.set()
-        self._per_ip[ip] -= 1
-        if not self._per_ip[ip]:
-            del self._per_ip[ip]
+        self._maybe_all_gone()
+        self._forget_ip(ip)
         self._set_timer(self, connection, None)
         for each in self.on_closed:
             each(connection)
@@ -230,6 +301,7 @@ class Server:
 
     async def stop_listening(self) -> None:
         """Accept no new connections; the open ones are still served."""
+        self.tls.stop()
         self._acceptor.close()
         while self._accepted:
             self._accepted.popleft()[1].close()
@@ -245,7 +317,9 @@ class Server:
             connection.close()
             if number % CLOSED_PER_TURN == 0:
                 await asyncio.sleep(0)
-        if self._connections:
+        for stranger in self.strangers:
+            self.strangers.timer_fired(stranger)
+        if self._connections or len(self.strangers):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_disconnected.wait(), within_s)
 

@@ -16,6 +16,9 @@ PIECE_BYTES: Final = 1 << 15
 """Bytes that are received, and plaintext that is encrypted, at a time. OpenSSL's buffers never shrink again, so
 this is what bounds the memory of an idle connection; larger pieces save under 10 % of the CPU."""
 
+_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"})
+_UNEXPECTED_MESSAGE: Final = b"\x15\x03\x03\x00\x02\x02\x0a"  # A record of a fatal alert, which is number 10.
+
 WANT_READ = ssl.SSLWantReadError
 """Raised where OpenSSL needs more bytes from the peer."""
 
@@ -33,11 +36,18 @@ class TlsEngine:
         self._own = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
 
     def shake_hands(self) -> bool:
-        """Take the handshake as far as the received bytes allow; return whether it is done."""
+        """Take the handshake as far as the received bytes allow; return whether it is done.
+
+        Where it fails there is an alert to be sent: OpenSSL has none for what does not look like TLS, Kafka has.
+        """
         try:
             self._own.do_handshake()
         except WANT_READ:
             return False
+        except ssl.SSLError as error:
+            if error.reason in _NOT_TLS and not self.outgoing.pending:
+                self.outgoing.write(_UNEXPECTED_MESSAGE)
+            raise
         return True
 
     @property

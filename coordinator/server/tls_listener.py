@@ -1,31 +1,35 @@
-"""TLS on one listener: who its clients are by their certificates, strangers counted, certificates renewed.
+"""TLS on the server's listeners: who clients are by their certificates, and certificates that are renewed.
 
-It is the host of the `TlsTransport`s of its connections. What else a stranger means to the server, such as a place
-under a maximum, is the server's (`Strangers`).
+A `TlsListener` is the host of the `TlsTransport`s of its connections. Strangers are the server's: they have their
+deadline and their bounds from accept, TLS or not.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import signal
+import threading
 from concurrent.futures import Future
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 import structlog
 
 from coordinator.runtime.turn_share import TurnShare
 from coordinator.security.session import ANONYMOUS, USER, Session
 from coordinator.security.tls.names import names_of
-from coordinator.security.tls.options import Lookup, tls_options
+from coordinator.security.tls.options import tls_options
 from coordinator.security.tls.problems import TlsProblem
 from coordinator.security.tls.reloading import ReloadableContext
+from coordinator.server.entrances import EntranceError, Wrap
+from coordinator.server.login import LoginHost
 from coordinator.server.outgoing import Readers
+from coordinator.server.strangers import Stranger
 from coordinator.server.tls_transport import TlsBuffers, TlsTransport
+from coordinator.settings.listeners import ListenerConfig
+from coordinator.settings.prefixed import ListenerSettings
 
-FAILURES_LOG_EVERY: Final = 1000
-"""Of the handshakes that fail, one in so many is logged, beginning with the first (F14)."""
-
-NO_RULE: Final = "no rule of ssl.principal.mapping.rules fits the certificate"
+CLIENT_AUTH: Final = "ssl.client.auth"
+NO_RULE: Final = "no rule of ssl.principal.mapping.rules fits its certificate"
 
 log = structlog.get_logger("muster.server")
 
@@ -36,83 +40,64 @@ class Identified(Protocol):
     session: Session
 
 
-class Strangers(Protocol):
-    """What the server does about clients without a handshake."""
+class TlsServer(LoginHost, Protocol):
+    """The server, as its listeners with TLS see it."""
 
-    def on_stranger(self, transport: asyncio.Transport) -> None:
-        """Count one more; may close or abort `transport`."""
-
-    def on_stranger_known(self, transport: asyncio.Transport) -> None:
-        """One is a stranger no longer: the protocol behind TLS is about to hear of its connection."""
-
-    def on_stranger_gone(self, transport: asyncio.Transport) -> None:
-        """The connection of one has ended."""
+    @property
+    def turn(self) -> TurnShare: ...
+    @property
+    def readers(self) -> Readers: ...
 
 
 class TlsListener:
     """The TLS of one listener; the `TlsHost` of its connections."""
 
     def __init__(
-        self,
-        name: str,
-        contexts: ReloadableContext,
-        strangers: Strangers,
-        turn: TurnShare,
-        handshake_timeout_ms: int,
-        identifies: bool,
+        self, name: str, contexts: ReloadableContext, server: TlsServer, buffers: TlsBuffers, identifies: bool
     ) -> None:
-        """`identifies`: whether the certificate is the client's principal; with SASL it is not (T4)."""
+        """`identifies`: whether the certificate says who the client is; with SASL it does not (T4)."""
         self.name = name
-        self.turn = turn
-        self.tls_buffers = TlsBuffers()
-        self.handshake_timeout_ms = handshake_timeout_ms
-        self.failures = 0
-        """Number of handshakes that failed."""
+        self.turn = server.turn
+        self.tls_buffers = buffers
         self._contexts = contexts
-        self._strangers = strangers
+        self._server = server
         self._identifies = identifies
-        self._waiting: set[TlsTransport] = set()
 
-    def wrap(self, inner: asyncio.BaseProtocol) -> TlsTransport:
-        """Return what a new connection's socket is to speak to, for the protocol `inner`.
+    def wrap(self, inner: asyncio.BaseProtocol, stranger: Stranger) -> TlsTransport:
+        """Return what the socket of a new connection is to speak to, for the protocol `inner`.
 
-        It has to be an `Identified` if certificates say who clients are.
+        That has to be an `Identified` where certificates say who clients are.
         """
-        return TlsTransport(self._contexts.current.context, inner, self)
-
-    def abort_strangers(self) -> None:
-        """Close all connections without a handshake, as the daemon stops."""
-        for each in tuple(self._waiting):
-            each.abort()
+        return TlsTransport(self._contexts.current.context, inner, self, stranger)
 
     # What the connections report.
 
     def on_stranger(self, transport: TlsTransport) -> None:
-        self._waiting.add(transport)
-        self._strangers.on_stranger(transport)
+        stranger, peer = transport.stranger, transport.get_extra_info("peername")
+        if peer is None:  # The client hung up before its connection was accepted.
+            transport.abort()
+            return
+        stranger.peer = transport.peer
+        stranger.end = transport.end
+        if not self._server.on_stranger(stranger, peer[0]):
+            transport.abort()
 
     def on_handshake(self, transport: TlsTransport) -> None:
-        if self._identifies and not self._identify(transport):
-            transport.close()
-            return
-        self._waiting.discard(transport)
-        self._strangers.on_stranger_known(transport)
-
-    def on_stranger_gone(self, transport: TlsTransport, reason: str) -> None:
-        self._waiting.discard(transport)
-        if reason:
-            self._count_failure(transport.peer, f"SSL handshake failed: {reason}")
-        self._strangers.on_stranger_gone(transport)
-
-    def _identify(self, transport: TlsTransport) -> bool:
-        """Give the connection the session of its certificate; return False if no rule names its client."""
+        if not self._identifies:
+            return  # It stays a stranger until it has logged in.
         principal = self._principal_of(transport.peer_certificate)
         if principal is None:
-            self._count_failure(transport.peer, NO_RULE)
-            return False
-        inner: Identified = transport.get_protocol()  # type: ignore[assignment]  # See `wrap`.
-        inner.session = Session(principal)
-        return True
+            self._server.strangers.count_failure(transport.stranger, self.name, NO_RULE)
+            transport.close()
+            return
+        cast(Identified, transport.get_protocol()).session = Session(principal)
+        self._server.on_stranger_known(transport.stranger)
+
+    def on_stranger_gone(self, transport: TlsTransport, reason: str) -> None:
+        if reason:
+            reason = f"SSL handshake failed: {reason}"
+            self._server.strangers.count_failure(transport.stranger, self.name, reason)
+        self._server.on_stranger_gone(transport.stranger)
 
     def _principal_of(self, certificate: bytes | None) -> str | None:
         """Return who shows `certificate` (T30 to T32); None if no rule fits it."""
@@ -120,17 +105,6 @@ class TlsListener:
             return ANONYMOUS
         name = self._contexts.options.rules.name_of(names_of(certificate).subject)
         return None if name is None else USER + name
-
-    def _count_failure(self, peer: str, reason: str) -> None:
-        self.failures += 1
-        if self.failures % FAILURES_LOG_EVERY == 1:
-            log.info(
-                "failed authentication",
-                listener=self.name,
-                peer=peer,
-                reason=reason,
-                failures_so_far=self.failures,
-            )
 
     # Renewed certificates.
 
@@ -143,55 +117,82 @@ class TlsListener:
             log.warning("certificates stay as they were", listener=self.name, reason=str(problem))
 
 
-def tls_contexts_of(lookup: Lookup, client_auth: str | None) -> ReloadableContext:
-    """Read the settings of TLS of one listener, and the files that they name. Raises TlsProblem.
+class TlsListeners:
+    """All listeners with TLS; their files are looked at on SIGHUP, and every so often if asked for (T37)."""
 
-    `lookup` returns the listener's settings as text; `client_auth` is its `ssl.client.auth` (T4).
-    """
-    return ReloadableContext(tls_options(lookup, client_auth))
-
-
-class TlsReloads:
-    """Has all listeners look at their files: when asked to, as by SIGHUP, and every `interval_ms` above 0."""
-
-    def __init__(self, listeners: Iterable[TlsListener], readers: Readers, interval_ms: int = 0) -> None:
-        self._listeners = tuple(listeners)
-        self._readers = readers
-        self._interval_ms = interval_ms
+    def __init__(self, server: TlsServer, reload_interval_ms: int) -> None:
+        """`reload_interval_ms`: 0 for never."""
+        self._server = server
+        self._interval_ms = reload_interval_ms
+        self._buffers = TlsBuffers()
+        self._listeners: list[TlsListener] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._has_signal = False
         self._is_running = False
         self._is_wanted = False
 
+    def open(self, listener: ListenerConfig, own: ListenerSettings) -> Wrap:
+        """Read the listener's stores; return what puts TLS before a protocol. Raises EntranceError."""
+        try:
+            contexts = ReloadableContext(tls_options(own.text, _client_auth(listener, own)))
+        except TlsProblem as problem:
+            raise EntranceError(f"the listener {listener.name} has no TLS: {problem}") from None
+        is_named_by_certificates = not listener.protocol.has_sasl
+        opened = TlsListener(listener.name, contexts, self._server, self._buffers, is_named_by_certificates)
+        self._listeners.append(opened)
+        return opened.wrap
+
     def begin(self) -> None:
-        """Begin to look every `interval_ms`."""
-        if self._listeners and self._interval_ms > 0:
-            self._timer = asyncio.get_running_loop().call_later(self._interval_ms / 1000, self._on_timer)
+        """Look at the files when it is asked for. Without such listeners SIGHUP ends the daemon, as ever."""
+        if not self._listeners:
+            return
+        if threading.current_thread() is threading.main_thread():  # No other can be sent signals.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
+            self._has_signal = True
+        self._arm()
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._has_signal:
+            self._has_signal = False
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+
+    def _arm(self) -> None:
+        if self._interval_ms > 0:
+            self._timer = asyncio.get_running_loop().call_later(self._interval_ms / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
         self.reload()
-        self.begin()
+        self._arm()
 
-    def reload(self, done: Callable[[], None] | None = None) -> None:
-        """Have the files looked at on a thread, then call `done`. One pass at a time; another follows if asked."""
+    def reload(self) -> None:
+        """Have the files looked at on a thread; if that is under way, once more behind it."""
         if self._is_running:
             self._is_wanted = True
             return
         self._is_running = True
-        self._readers.submit(self._reload_all, lambda finished: self._on_done(finished, done))
+        self._server.readers.submit(self._reload_all, self._on_done)
 
     def _reload_all(self) -> None:
         for each in self._listeners:
             each.reload()
 
-    def _on_done(self, finished: Future[None], done: Callable[[], None] | None) -> None:
+    def _on_done(self, finished: Future[None]) -> None:
         self._is_running = False
         if self._is_wanted:
             self._is_wanted = False
-            self.reload(done)
-        elif done is not None:
-            done()
+            self.reload()
         finished.result()  # A bug of ours, if it raises.
+
+
+def _client_auth(listener: ListenerConfig, own: ListenerSettings) -> str | None:
+    """Return `ssl.client.auth`; for SASL_SSL only one with the listener's prefix counts (T4)."""
+    if not listener.protocol.has_sasl or own.own(CLIENT_AUTH) is not None:
+        return own.text(CLIENT_AUTH)
+    if own.text(CLIENT_AUTH) not in (None, "none"):
+        log.warning(
+            "ssl.client.auth is not looked at for SASL_SSL without the listener's prefix",
+            listener=listener.name,
+        )
+    return None

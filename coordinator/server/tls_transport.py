@@ -7,7 +7,7 @@ handshake, holds 256 KiB for each connection, and pauses after each write (T20 t
 nor requests.
 
 The protocol behind hears of a connection when its handshake is done. Until then the client is a stranger, and the
-host counts it.
+host counts it, and ends it when its time is over.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Final, Protocol, cast
 import structlog
 
 from coordinator.runtime.turn_share import TurnShare
+from coordinator.server.strangers import Stranger
 from coordinator.server.tls_engine import PIECE_BYTES, WANT_READ, TlsEngine
 from coordinator.server.tls_sending import State, TlsSending
 
-TIMED_OUT: Final = "no TLS handshake in time"
 HUNG_UP: Final = "the client hung up during the TLS handshake"
 
 log = structlog.get_logger("muster.connection")
@@ -47,10 +47,6 @@ class TlsHost(Protocol):
     def turn(self) -> TurnShare: ...
     @property
     def tls_buffers(self) -> TlsBuffers: ...
-    @property
-    def handshake_timeout_ms(self) -> int:
-        """Time from `connection_made` in which the handshake has to be done."""
-
     def on_stranger(self, transport: TlsTransport) -> None:
         """A client has connected; `transport` may be closed or aborted within the call."""
 
@@ -78,16 +74,19 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
         "_is_scheduled",
         "_loop",
         "_reason",
-        "_timer",
+        "stranger",
     )
 
-    def __init__(self, context: ssl.SSLContext, inner: asyncio.BaseProtocol, host: TlsHost) -> None:
+    def __init__(
+        self, context: ssl.SSLContext, inner: asyncio.BaseProtocol, host: TlsHost, stranger: Stranger
+    ) -> None:
         super().__init__()
+        self.stranger = stranger
+        """What the host counts the client as, until the protocol behind hears of it."""
         self._context = context
         self._host = host
         self._buffers = host.tls_buffers
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._reason = ""  # Why there was no handshake, or why what followed could not be read.
         self._is_known = False  # Whether `inner` has heard of the connection.
         self._is_paused = False  # By `inner`.
@@ -102,7 +101,6 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._lower = cast(asyncio.Transport, transport)
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(self._host.handshake_timeout_ms / 1000, self._on_timeout)
         self._host.on_stranger(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -130,10 +128,8 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         self._state = State.LOST
-        self._engine = self._timer = None
+        self._engine = None
         if self._is_known:
             self._inner.connection_lost(ConnectionError(self._reason) if self._reason else exc)
         else:
@@ -184,9 +180,6 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
 
     def _begin(self) -> None:
         """Present the connection to the protocol behind, and hand it what came with the end of the handshake."""
-        assert self._timer is not None
-        self._timer.cancel()
-        self._timer = None
         self._state = State.OPEN
         self._host.on_handshake(self)
         if self._state is State.OPEN:
@@ -194,8 +187,9 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
             self._inner.connection_made(self)
             self._read()
 
-    def _on_timeout(self) -> None:
-        self._reason = TIMED_OUT
+    def end(self, reason: str) -> None:
+        """Close at once, since the host can wait no longer for the handshake."""
+        self._reason = reason
         self.abort()
 
     def _give_up(self, reason: str) -> None:

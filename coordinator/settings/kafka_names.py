@@ -16,8 +16,7 @@ IGNORED: Final = frozenset(
     alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name auto.leader.rebalance.enable
     background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
     client.quota.callback.class
-    config.providers connection.failed.authentication.delay.ms
-    connections.max.reauth.ms controlled.shutdown.enable controller.performance.always.log.threshold.ms
+    controlled.shutdown.enable controller.performance.always.log.threshold.ms
     controller.performance.sample.period.ms controller.quorum.append.linger.ms
     controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
     controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
@@ -80,7 +79,7 @@ IGNORED: Final = frozenset(
     replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
     replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
     replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms
-    sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config sasl.kerberos.kinit.cmd
+    sasl.client.callback.handler.class sasl.jaas.config sasl.kerberos.kinit.cmd
     sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
     sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
     sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
@@ -99,7 +98,7 @@ IGNORED: Final = frozenset(
     sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
     sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
     sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
-    sasl.server.callback.handler.class sasl.server.max.receive.size security.inter.broker.protocol
+    sasl.server.callback.handler.class security.inter.broker.protocol
     security.providers server.max.startup.time.ms share.coordinator.append.linger.ms
     share.coordinator.cached.buffer.max.bytes share.coordinator.cold.partition.snapshot.interval.ms
     share.coordinator.load.buffer.size share.coordinator.snapshot.update.records.per.snapshot
@@ -139,8 +138,6 @@ RETIRED: Final = frozenset(
 )
 
 PREFIXES: Final = (
-    "listener.name.",  # An option for one listener, such as its key store.
-    "config.providers.",  # Parameters of a configuration provider.
     "rlmm.config.",  # The remote log metadata manager's own options, under their default prefix.
     "rsm.config.",  # The remote storage manager's.
 )

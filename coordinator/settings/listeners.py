@@ -2,9 +2,9 @@
 
 `listeners`, `advertised.listeners`, `listener.security.protocol.map` and `controller.listener.names`
 are read together, by Kafka's rules, into one `ListenerConfig` per address that is bound. A broker's controller
-listeners are left out, since Muster has no controller quorum, so that a stock broker's file works. Only
-PLAINTEXT is spoken so far: a listener mapped to anything else is refused by name. Nothing is bound or
-resolved here.
+listeners are left out, since Muster has no controller quorum, so that a stock broker's file works. What a
+listener needs beside its protocol, such as a key or mechanisms, is not looked at here, and nothing is bound or
+resolved.
 """
 
 from __future__ import annotations
@@ -13,15 +13,36 @@ import re
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 _ENDPOINT: Final = re.compile(
-    r"(?P<name>[^:/]+)://(?:\[(?P<v6>[0-9a-zA-Z:%.]*)\]|(?P<host>[^\[\]:/]*)):(?P<port>[0-9]{1,5})"
+    r"(?P<name>[^:/]+)://(?:\[(?P<v6>[0-9a-zA-Z:%.]*)\]|(?P<host>[0-9a-zA-Z\-%._]*)):(?P<port>[0-9]{1,5})"
 )
 _EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})
 _NOT_ROUTABLE: Final = frozenset({"0.0.0.0", "::"})
 _MAX_PORT: Final = 65535
-_SUPPORTED_PROTOCOL: Final = "PLAINTEXT"
+_LOOPBACK: Final = re.compile(r"localhost|::1|127(?:\.[0-9]{1,3}){3}", re.IGNORECASE)
+
+
+class SecurityProtocol(StrEnum):
+    """Whether a listener encrypts, and whether clients have to log in on it."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+_PROTOCOLS: Final = frozenset(SecurityProtocol)
 
 
 class ListenersError(ValueError):
@@ -53,8 +74,12 @@ class ListenerConfig:
     port: int
     advertised_host: str
     advertised_port: int
-    protocol: str = "PLAINTEXT"
-    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+
+    @property
+    def is_open_to_others(self) -> bool:
+        """Whether other machines may reach it, and whoever does need not show who it is."""
+        return self.protocol is SecurityProtocol.PLAINTEXT and not _LOOPBACK.fullmatch(self.host)
 
 
 def parse_listeners(
@@ -74,10 +99,15 @@ def parse_listeners(
     advertised_by_name = {endpoint.name: endpoint for endpoint in advertised if endpoint.name not in unserved}
     if not bound and all_readable:
         problems.append("listeners: at least one is needed, beside those of a controller")
+    if advertised and not advertised_by_name and all_readable:
+        problems.append("advertised.listeners: at least one is needed, beside those of a controller")
     problems += _bound_problems(bound, protocols) + _advertised_problems(bound, advertised_by_name)
     if problems:
         raise ListenersError(problems)
-    return tuple(_listener(endpoint, advertised_by_name.get(endpoint.name, endpoint)) for endpoint in bound)
+    return tuple(
+        _listener(endpoint, advertised_by_name.get(endpoint.name, endpoint), protocols[endpoint.name])
+        for endpoint in bound
+    )
 
 
 def _endpoints(setting: str, texts: Iterable[str], problems: list[str]) -> list[ListenerAddress]:
@@ -94,28 +124,29 @@ def _endpoints(setting: str, texts: Iterable[str], problems: list[str]) -> list[
     return endpoints
 
 
-def _protocols(entries: Iterable[str], problems: list[str]) -> dict[str, str]:
-    protocols: dict[str, str] = {}
+def _protocols(entries: Iterable[str], problems: list[str]) -> dict[str, SecurityProtocol]:
+    """Return the protocols by the names of listeners, of which the last entry of a name counts (L1)."""
+    protocols: dict[str, SecurityProtocol] = {}
     for entry in entries:
-        name, colon, protocol = entry.partition(":")
-        if not (name.strip() and colon and protocol.strip()):
+        name, _, protocol = (part.strip() for part in entry.partition(":"))
+        if not (name and protocol):
             problems.append(f"listener.security.protocol.map: {entry!r} must be NAME:PROTOCOL")
-            continue
-        protocols[name.strip().upper()] = protocol.strip().upper()
+        elif protocol.upper() not in _PROTOCOLS:
+            problems.append(
+                f"listener.security.protocol.map: {entry!r} has an invalid security protocol; there are "
+                f"{', '.join(SecurityProtocol)}"
+            )
+        else:
+            protocols[name.upper()] = SecurityProtocol(protocol.upper())
     return protocols
 
 
-def _bound_problems(bound: list[ListenerAddress], protocols: dict[str, str]) -> list[str]:
-    problems = []
-    for endpoint in bound:
-        protocol = protocols.get(endpoint.name)
-        if protocol is None:
-            problems.append(f"listener.security.protocol.map: has no entry for the listener {endpoint.name}")
-        elif protocol != _SUPPORTED_PROTOCOL:
-            problems.append(
-                f"listener.security.protocol.map: the listener {endpoint.name} asks for {protocol}, "
-                f"and only {_SUPPORTED_PROTOCOL} is supported so far"
-            )
+def _bound_problems(bound: list[ListenerAddress], protocols: dict[str, SecurityProtocol]) -> list[str]:
+    problems = [
+        f"listener.security.protocol.map: has no entry for the listener {endpoint.name}"
+        for endpoint in bound
+        if endpoint.name not in protocols
+    ]
     return problems + _port_problems(bound)
 
 
@@ -138,6 +169,8 @@ def _advertised_problems(bound: list[ListenerAddress], advertised: dict[str, Lis
         if name not in names
     ]
     for endpoint in bound:
+        if advertised and endpoint.name not in advertised:
+            continue  # It is told to no client of another listener (L4).
         host = advertised.get(endpoint.name, endpoint).host
         if host in _NOT_ROUTABLE:
             problems.append(
@@ -147,8 +180,9 @@ def _advertised_problems(bound: list[ListenerAddress], advertised: dict[str, Lis
     return problems
 
 
-def _listener(endpoint: ListenerAddress, advertised: ListenerAddress) -> ListenerConfig:
+def _listener(
+    endpoint: ListenerAddress, advertised: ListenerAddress, protocol: SecurityProtocol
+) -> ListenerConfig:
     host = "" if endpoint.host in _EVERY_INTERFACE else endpoint.host
-    return ListenerConfig(
-        endpoint.name, host, endpoint.port, advertised.host or socket.gethostname(), advertised.port
-    )
+    told = socket.gethostname() if advertised.host in _EVERY_INTERFACE else advertised.host
+    return ListenerConfig(endpoint.name, host, endpoint.port, told, advertised.port, protocol)

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationInfo, model_validator
 
 from coordinator.settings import group_kinds
 from coordinator.settings.encryption import EncryptionSettings
@@ -23,6 +23,7 @@ from coordinator.settings.logins import LoginSettings
 from coordinator.settings.operators import OperatorSettings
 from coordinator.settings.permissions import PermissionSettings
 from coordinator.settings.plugins import without_plugins
+from coordinator.settings.prefixed import ListenerSettings, OwnValues
 from coordinator.settings.quotas import QuotaSettings
 from coordinator.settings.rules import ConflictsError, conflicts
 from coordinator.settings.types import (
@@ -60,6 +61,9 @@ class Settings(
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
+    _own: OwnValues = PrivateAttr(default_factory=dict)
+    """Of single listeners."""
+
     # The node, and its listeners.
     listeners: WordList = Field(
         ("PLAINTEXT://127.0.0.1:9092",), description="Addresses to bind, as NAME://host:port."
@@ -69,7 +73,7 @@ class Settings(
     )
     listener_security_protocol_map: WordList = Field(
         ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
-        description="The security protocol of each listener name. Only PLAINTEXT is supported so far.",
+        description="The security protocol of each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     )
     controller_listener_names: WordList = Field(
         (), description="Listeners of a broker's file that Muster leaves out."
@@ -392,7 +396,9 @@ class Settings(
             return given  # Not given, -1, or wrong, which is reported as a problem of broker.id itself.
 
     @model_validator(mode="after")
-    def _check_related_settings(self) -> Self:
+    def _check_related_settings(self, info: ValidationInfo) -> Self:
+        if info.context:
+            self._own = info.context
         if found := tuple(conflicts(self)):
             raise ConflictsError(found)
         return self
@@ -406,6 +412,10 @@ class Settings(
             self.listener_security_protocol_map,
             self.controller_listener_names,
         )
+
+    def of_listener(self, name: str) -> ListenerSettings:
+        """Return the settings as the listener of that name, in capitals, has them."""
+        return ListenerSettings(name, lambda option: getattr(self, attribute_name(option), None), self._own)
 
     @property
     def data_directory(self) -> Path:

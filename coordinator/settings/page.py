@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from coordinator.settings.kinds import kind_of
 from coordinator.settings.model import Settings, option_name
-from coordinator.settings.types import Kind
 
 PAGE: Final = Path(__file__).resolve().parent.parent.parent / "docs" / "settings.md"
 
@@ -88,13 +88,6 @@ def settings_page() -> str:
 def _is_own(attribute: str) -> bool:
     """Whether a setting is ours: those come last, otherwise in the order of the model."""
     return attribute.startswith("muster_")
-
-
-def kind_of(attribute: str) -> Kind:
-    """Return the kind of value that the attribute `attribute` of Settings holds."""
-    (kind,) = Settings.model_fields[attribute].metadata
-    found: Kind = kind
-    return found
 
 
 def _row(attribute: str) -> str:

@@ -10,6 +10,9 @@ from collections.abc import Iterator, Sequence, Set
 from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
+from coordinator.settings.listeners import ListenerConfig
+from coordinator.settings.login_rules import MECHANISMS_OPTION, login_problems
+from coordinator.settings.prefixed import PREFIX, ListenerSettings
 from coordinator.topics.dynamic_rules import NO_CONNECTIONS, cordon_problems
 
 _NOT_ABOVE: Final = (
@@ -59,8 +62,15 @@ class RelatedSettings(Protocol):
     @property
     def max_connections_per_ip_overrides(self) -> str: ...
     @property
-    def endpoints(self) -> Sequence[object]:
+    def connections_max_idle_ms(self) -> int: ...
+    @property
+    def connection_failed_authentication_delay_ms(self) -> int: ...
+    @property
+    def endpoints(self) -> Sequence[ListenerConfig]:
         """The listeners; raises ValueError with a sentence for each of their problems."""
+
+    def of_listener(self, name: str) -> ListenerSettings:
+        """Return the settings as the listener of that name has them."""
 
 
 class OptionConflict(NamedTuple):
@@ -109,8 +119,20 @@ def conflicts(settings: RelatedSettings) -> Iterator[OptionConflict]:
         yield OptionConflict(
             frozenset({"max.connections.per.ip", "max.connections.per.ip.overrides"}), NO_CONNECTIONS
         )
+    delay_ms, idle_ms = settings.connection_failed_authentication_delay_ms, settings.connections_max_idle_ms
+    if 0 <= idle_ms <= delay_ms:
+        names = "connection.failed.authentication.delay.ms", "connections.max.idle.ms"
+        yield OptionConflict(frozenset(names), f"{names[0]}={delay_ms} must be below {names[1]}={idle_ms}")
+    yield from _listener_conflicts(settings)
+
+
+def _listener_conflicts(settings: RelatedSettings) -> Iterator[OptionConflict]:
     try:
-        settings.endpoints  # noqa: B018 - the property raises ValueError
+        endpoints = settings.endpoints
     except ValueError as error:
         for sentence in str(error).splitlines():
             yield OptionConflict(_LISTENERS, sentence)
+        return
+    for endpoint in endpoints:
+        for sentence in login_problems(endpoint, settings.of_listener(endpoint.name)):
+            yield OptionConflict(_LISTENERS | {MECHANISMS_OPTION, PREFIX}, sentence)

@@ -7,17 +7,20 @@ but not what they mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
+from coordinator.settings import prefixed, providers
 from coordinator.settings.kafka_names import IGNORED, RETIRED, is_ignored
+from coordinator.settings.kinds import kind_of
 from coordinator.settings.model import OPTIONS, Settings, attribute_name, option_name
 from coordinator.settings.properties import PropertiesError, Property, read_properties_file
 from coordinator.settings.rules import ConflictsError
+from coordinator.settings.secrets import HIDDEN, is_secret
 
 ENVIRONMENT_PREFIX: Final = "MUSTER_"
 _OWN_PREFIX: Final = "muster."
@@ -43,8 +46,12 @@ class LoadedSettings:
 
 @dataclass(frozen=True, slots=True)
 class _SourcedText:
-    text: str
+    text: str = field(repr=False)
     origin: str
+
+    def shown(self, name: str) -> str:
+        """The text as sentences may show it."""
+        return HIDDEN if is_secret(name) else self.text
 
 
 @dataclass(slots=True)
@@ -57,10 +64,22 @@ class _Gathering:
     problems: list[str] = field(default_factory=list)
     doubtful: set[str] = field(default_factory=set)  # Options whose text could not be read or is not valid.
 
+    def add_unread(self, name: str, given: _SourcedText, place: prefixed.Place | None) -> None:
+        """Take a setting of a single listener that has no effect, unless its name is nearly one that has."""
+        if place is not None and not is_ignored(place.option):
+            close = _closest(place.option, OPTIONS | IGNORED)
+            if close is not None:
+                prefix = name.removesuffix(place.option)
+                self.problems.append(
+                    f"unknown setting {name} ({given.origin}); did you mean {prefix}{close}?"
+                )
+                return
+        self.ignored.add(name)
+
     def add_layer(self, given: Iterable[tuple[str, _SourcedText]]) -> None:
         layer: dict[str, _SourcedText] = {}
         for name, value in given:
-            if name in OPTIONS:
+            if name in OPTIONS or name.startswith((prefixed.PREFIX, providers.PREFIX)):
                 layer[name] = value  # Of a name given twice the later value counts, as in Java.
             elif is_ignored(name):
                 self.ignored.add(name)
@@ -68,12 +87,14 @@ class _Gathering:
                 self.problems.append(_unknown_name_problem(name, value.origin))
         self.layers.append(layer)
 
-    def winning(self) -> dict[str, str]:
-        """Return the text of each given option, from the first layer that has the option."""
-        return {option: value.text for layer in reversed(self.layers) for option, value in layer.items()}
+    def winning(self) -> dict[str, _SourcedText]:
+        """Return what is given for each name, from the first layer that has the name."""
+        return {name: value for layer in reversed(self.layers) for name, value in layer.items()}
 
-    def origin_of(self, option: str) -> str:
-        return next((layer[option].origin for layer in self.layers if option in layer), "default")
+    def refuse(self, name: str, given: _SourcedText, allowed: str) -> None:
+        """Report a value that is none; what it must be is said, and it is shown unless it is secret."""
+        self.problems.append(f"{name}={given.shown(name)} ({given.origin}) must be {allowed}")
+        self.doubtful.add(name)
 
 
 def load(
@@ -91,7 +112,7 @@ def load(
     gathering.add_layer(_from_environment(environment or {}, gathering))
     if config is not None:
         gathering.add_layer(_from_file(config, gathering))
-    settings = _validated(gathering)
+    settings = _validated(gathering, environment or {})
     if settings is None or gathering.problems:
         raise SettingsError(gathering.problems)
     return LoadedSettings(
@@ -150,30 +171,83 @@ def _from_environment(
     return given
 
 
-def _validated(gathering: _Gathering) -> Settings | None:
+def _validated(gathering: _Gathering, environment: Mapping[str, str]) -> Settings | None:
     """Return the settings; None if something is wrong, which is then added to the problems."""
-    given = {attribute_name(option): text for option, text in gathering.winning().items()}
+    winning = gathering.winning()
+    texts = _resolved(winning, environment, gathering)
+    own = _own_values(winning, texts, gathering)
+    given = {attribute_name(option): text for option, text in texts.items() if option in OPTIONS}
     try:
-        return Settings.model_validate(given)
+        return Settings.model_validate(given, context=own)
     except ValidationError as error:
         wrong = {
             str(details["loc"][0]): details for details in error.errors(include_url=False) if details["loc"]
         }
         for attribute, details in wrong.items():
             option = option_name(attribute)
-            allowed = details["msg"].removeprefix("Value error, ")
-            gathering.problems.append(
-                f"{option}={details['input']} ({gathering.origin_of(option)}) must be {allowed}"
-            )
-            gathering.doubtful.add(option)
-    _check_together({name: text for name, text in given.items() if name not in wrong}, gathering)
+            gathering.refuse(option, winning[option], details["msg"].removeprefix("Value error, "))
+    _check_together({name: text for name, text in given.items() if name not in wrong}, own, gathering)
     return None
 
 
-def _check_together(given: Mapping[str, str], gathering: _Gathering) -> None:
+def _resolved(
+    winning: Mapping[str, _SourcedText], environment: Mapping[str, str], gathering: _Gathering
+) -> dict[str, str]:
+    """Return the texts, with the variables of configuration providers replaced."""
+    texts = {name: given.text for name, given in winning.items()}
+    try:
+        known = providers.Providers(texts, environment)
+    except providers.ProviderError as error:
+        gathering.problems.append(str(error))
+        return texts
+    for name, given in winning.items():
+        try:
+            texts[name] = known.resolved(given.text)
+        except providers.ProviderError as error:
+            gathering.problems.append(f"{name} ({given.origin}): {error}")
+            gathering.doubtful.update({name, prefixed.PREFIX} if name.startswith(prefixed.PREFIX) else {name})
+    return texts
+
+
+def _own_values(
+    winning: Mapping[str, _SourcedText], texts: Mapping[str, str], gathering: _Gathering
+) -> dict[prefixed.Place, prefixed.OwnValue]:
+    """Return the values of single listeners."""
+    default = ",".join(Settings.model_fields["listeners"].default)
+    listeners = prefixed.listener_names(texts.get("listeners", default))
+    own: dict[prefixed.Place, prefixed.OwnValue] = {}
+    for name, given in winning.items():
+        if not name.startswith(prefixed.PREFIX) or name in gathering.doubtful:
+            continue
+        place = prefixed.place_of(name, listeners)
+        parse = None if place is None else _parser_of(place)
+        if place is None or parse is None:
+            gathering.add_unread(name, given, place)
+            continue
+        try:
+            own[place] = prefixed.OwnValue(texts[name], parse(texts[name]))
+        except ValueError as error:
+            gathering.refuse(name, given, str(error))
+            gathering.doubtful.add(prefixed.PREFIX)
+    return own
+
+
+def _parser_of(place: prefixed.Place) -> Callable[[object], Any] | None:
+    """Return what reads a value of a single listener; None for what has no effect there."""
+    if place.option == prefixed.JAAS_OPTION and place.mechanism:
+        return prefixed.parse_login_module
+    if place.option in OPTIONS:
+        parse: Callable[[object], Any] = kind_of(attribute_name(place.option)).parse
+        return parse
+    return None
+
+
+def _check_together(
+    given: Mapping[str, str], own: Mapping[prefixed.Place, prefixed.OwnValue], gathering: _Gathering
+) -> None:
     """Add to the problems the conflicts among `given`, which are valid by themselves; skip doubtful options."""
     try:
-        Settings.model_validate(given)
+        Settings.model_validate(given, context=own)
     except ValidationError as error:
         for details in error.errors(include_url=False):
             conflicts = details["ctx"]["error"]

@@ -375,3 +375,6 @@ def _option(line: str) -> tuple[str, BrokerOption]:
 
 
 BROKER_OPTIONS: Final[Mapping[str, BrokerOption]] = dict(map(_option, _TABLE.strip().splitlines()))
+
+SECRET: Final = tuple(name for name, option in BROKER_OPTIONS.items() if option.type is ConfigType.PASSWORD)
+"""The options whose values are shown to no client."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import zip_longest
 from typing import Any, Final
@@ -115,9 +115,12 @@ class Difference:
     muster: Plain
 
 
-def normalised(entries: list[Entry], bootstrap: str) -> list[Step]:
-    """`entries` as plain data, with all that a broker makes up for itself renamed."""
-    names = _Names(bootstrap)
+def normalised(entries: list[Entry], *bootstraps: str) -> list[Step]:
+    """`entries` as plain data, with all that a broker makes up for itself renamed.
+
+    `bootstraps` are the addresses of its listeners.
+    """
+    names = _Names(bootstraps)
     plain = [_plain(entry.seen, UNORDERED | entry.unordered) for entry in entries]
     for value in plain:  # First what stands alone, so that no list's order decides on a name.
         names.learn(value)
@@ -218,9 +221,12 @@ def _plain_message(message: Any, unordered: Set[tuple[str, str]]) -> Plain:
 class _Names:
     """The names given so far on one side."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._host, port = bootstrap.rsplit(":", 1)
-        self._port = int(port)
+    def __init__(self, bootstraps: Sequence[str]) -> None:
+        self._host = bootstraps[0].rsplit(":", 1)[0]
+        self._ports = {
+            int(each.rsplit(":", 1)[1]): f"the broker's{f' (listener {number})' if number else ''}"
+            for number, each in enumerate(bootstraps)
+        }
         self._ids: dict[str, str] = {}
         self._topics: dict[str, str] = {ZERO_ID.hex(): "zero"}
         self._producers: dict[int, str] = {}
@@ -266,8 +272,9 @@ class _Names:
         renamed = {name: self.rename(item) for name, item in value.items()}
         if GENERATED.fullmatch(str(value.get("member_id"))):
             renamed["member_id"] = self._name_id(value["member_id"])
-        if renamed.get("host") == self._host and renamed.get("port") == self._port:
-            renamed |= {"host": "the broker's", "port": "the broker's"}
+        port = renamed.get("port")
+        if renamed.get("host") == self._host and isinstance(port, int) and port in self._ports:
+            renamed |= {"host": "the broker's", "port": self._ports[port]}
         return renamed
 
     def _known_text(self, item: Plain) -> str:

@@ -63,12 +63,29 @@ class Connection:
         self._answer = asyncio.create_task(self._receive(key, version))
         return self._answer
 
-    async def _receive(self, key: int, version: int) -> Any:
+    def send_bytes(self, data: bytes) -> asyncio.Task[Any]:
+        """Send `data` as it is; the task ends with the next frame, without its length, as `send` does."""
+        assert not self.is_busy
+        self._writer.write(data)
+        self._answer = asyncio.create_task(self._next_frame())
+        return self._answer
+
+    def next_answer(self, key: int, version: int) -> asyncio.Task[Any]:
+        """Await one more answer, to a request that went out with others."""
+        assert not self.is_busy
+        self.is_busy = True
+        self._answer = asyncio.create_task(self._receive(key, version))
+        return self._answer
+
+    async def _next_frame(self) -> bytes:
         try:
             (size,) = SIZE.unpack(await self._reader.readexactly(SIZE.size))
-            frame = await self._reader.readexactly(size)
+            return await self._reader.readexactly(size)
         except asyncio.IncompleteReadError as error:
             raise ConnectionResetError("the broker closed the connection") from error
+
+    async def _receive(self, key: int, version: int) -> Any:
+        frame = await self._next_frame()
         correlation_id, answer = read_answer(key, version, frame)
         assert correlation_id == CORRELATION_ID
         self.is_busy = False

@@ -24,8 +24,10 @@ from protocol.messages.offset_fetch import OffsetFetchRequest
 from tests.conformance.answers import Answer
 from tests.conformance.comparison import UNORDERED_WHEN_ALL, Entry
 from tests.conformance.connection import CORRELATION_ID, Connection
+from tests.conformance.logins import Login, log_in, plain
 from tests.conformance.registry import Ending
 from tests.conformance.restarts import Lane, Restarts
+from tests.conformance.secured import PASSWORDS
 
 ANSWER_TIMEOUT_S: Final = 30.0
 PARKED_FOR_S: Final = 0.15  # A request without an answer for so long is parked: answers take milliseconds.
@@ -71,6 +73,9 @@ class Run:
     surplus: set[str] = field(default_factory=set)  # What answers held beside their messages.
     was_ended_amid: bool = False  # The broker ended while lanes of requests were under way.
     asked: int = 0
+    sasl_bootstrap: str | None = None
+    """The address of the broker's SASL listener, where it has one."""
+    _logins: dict[str, Login] = field(default_factory=dict)
     _connections: dict[str, list[Connection]] = field(default_factory=dict)
     # Keyed by the id() of the message, which the answer keeps alive.
     _answers: dict[int, Answer] = field(default_factory=dict)
@@ -79,6 +84,11 @@ class Run:
     def group(self) -> str:
         """The group that this run is about."""
         return self.name
+
+    @property
+    def bootstraps(self) -> tuple[str, ...]:
+        """All addresses of the broker."""
+        return (self.bootstrap,) if self.sasl_bootstrap is None else (self.bootstrap, self.sasl_bootstrap)
 
     # Requests and their answers.
 
@@ -211,8 +221,26 @@ class Run:
         for connection in pool:
             if not connection.is_busy:
                 return connection
-        pool.append(await Connection.open(self.bootstrap, actor, self._take))
+        pool.append(await self._open(actor))
         return pool[-1]
+
+    async def _open(self, actor: str) -> Connection:
+        login = self._logins.get(actor)
+        if login is None:
+            return await Connection.open(self.bootstrap, actor, self._take)
+        connection = await self.stranger(actor)
+        await log_in(connection, login.tokens(), login.mechanism)
+        return connection
+
+    async def stranger(self, name: str = "stranger") -> Connection:
+        """A new connection on the SASL listener on which nothing was said yet; the script has to close it."""
+        assert self.sasl_bootstrap is not None, "the configuration has no SASL listener"
+        return await Connection.open(self.sasl_bootstrap, name, self._take)
+
+    def logs_in(self, actor: str, login: Login | None = None) -> None:
+        """Have `actor` come through the SASL listener from now on, by `login`, or as PLAIN's user of its name."""
+        self.hang_up(actor)
+        self._logins[actor] = login or Login("PLAIN", lambda: plain(actor, PASSWORDS[actor]))
 
     def _take(self, answer: Answer) -> None:
         self._answers[id(answer.message)] = answer

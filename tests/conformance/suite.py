@@ -61,7 +61,9 @@ async def play(
     outcome = Outcome(case, at_first=at_first)
     await asyncio.gather(*[_play_on(target, case, outcome, restarts) for target in targets])
     if {"kafka", "muster"} <= outcome.runs.keys():
-        transcripts = {kind: normalised(run.transcript, run.bootstrap) for kind, run in outcome.runs.items()}
+        transcripts = {
+            kind: normalised(run.transcript, *run.bootstraps) for kind, run in outcome.runs.items()
+        }
         found = differences(transcripts["kafka"], transcripts["muster"], outcome.tally)
         found += surplus_differences(outcome.runs["kafka"].surplus, outcome.runs["muster"].surplus)
         for difference in found:
@@ -78,6 +80,7 @@ async def play(
 async def _play_on(target: Target, case: Case, outcome: Outcome, restarts: dict[str, Restarts]) -> None:
     name = case.name if outcome.at_first is None else f"{case.name}/again"
     run = Run(name, target.bootstrap, dict(target.topic_ids), restarts.get(target.kind), case.ending)
+    run.sasl_bootstrap = target.sasl_bootstrap
     outcome.runs[target.kind] = run
     try:
         async with asyncio.timeout(CASE_TIMEOUT_S):

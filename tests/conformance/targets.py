@@ -1,9 +1,9 @@
 """The brokers under test: Apache Kafka and Muster, in the same configurations, started once per run.
 
 `plain` has no initial delay, `delayed` has one and makes topics that are asked for, `small` has little room and
-a short memory; `telemetry` takes clients' metrics; `restarted` is as `plain` and restarted early, while it has
-few partitions to load. Sessions may be as short as a tenth of a second in all of them, so that no script waits
-long for one to end.
+a short memory; `telemetry` takes clients' metrics; `secured` has users with rights of their own; `restarted` is
+as `plain` and restarted early, while it has few partitions to load. Sessions may be as short as a tenth of a
+second in all of them, so that no script waits long for one to end.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from protocol.messages.offset_commit import (
 from tests.conformance.actors import OTHER_TOPIC, PARTITIONS, TOPIC
 from tests.conformance.connection import Connection
 from tests.conformance.registry import Ending
+from tests.conformance.secured import LISTENERS, SASL_LISTENER, SECURED, SECURITY
 
 DELAY_S: Final = 2
 """The initial rebalance delay where there is one: longer than any slow moment of the machine."""
@@ -76,6 +77,7 @@ CONFIGURATIONS: Final = {
         "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     },
     TELEMETRY: BASE | {"telemetry.max.bytes": str(MAX_PUSH_BYTES)},
+    SECURED: BASE | SECURITY,
 }
 RECEIVERS: Final = {
     "kafka": {"metric.reporters": "TelemetryReceiver"},
@@ -117,6 +119,11 @@ class Target:
     @property
     def bootstrap(self) -> str:
         return self.server.bootstrap
+
+    @property
+    def sasl_bootstrap(self) -> str | None:
+        """The address of the SASL listener; None in configurations without one."""
+        return self.server.bootstrap_of(SASL_LISTENER) if self.configuration == SECURED else None
 
     async def start(self) -> None:
         await asyncio.to_thread(self.server.start)
@@ -186,13 +193,13 @@ def new_target(kind: str, configuration: str, data_dir: Path) -> Target:
     if configuration == TELEMETRY:
         config = {**config, **RECEIVERS[kind]}
     directory = data_dir / f"{kind}-{configuration}"
+    listeners = LISTENERS if configuration == SECURED else {}
     server: ServerProcess
     if kind == "kafka":
-        server = KafkaBroker(
-            directory, config, heap=HEAP, plugins=_receiver() if configuration == TELEMETRY else ()
-        )
+        plugins = _receiver() if configuration == TELEMETRY else ()
+        server = KafkaBroker(directory, config, heap=HEAP, plugins=plugins, listeners=listeners)
     else:
-        server = MusterDaemon(directory, config)
+        server = MusterDaemon(directory, config, listeners=listeners)
     return Target(kind, configuration, server)
 
 

@@ -10,6 +10,7 @@ from tests.conformance.coverage import Coverage, proofs_elsewhere
 from tests.conformance.lines import BY_CLASS, CELLS, DURABLE, ELSEWHERE, LATER, LINES, NAMED_LINES, NETS, Net
 from tests.conformance.registry import Case, Ending, all_scenarios
 from tests.conformance.run import Run
+from tests.conformance.security_lines import SECURITY_LINES
 from tests.conformance.suite import Outcome
 from tests.spoken import served
 
@@ -46,7 +47,7 @@ def test_every_version_that_is_served_is_compared() -> None:
 
 
 def test_scenarios_name_lines_that_there_are() -> None:
-    known = {*LINES, *CELLS, *ELSEWHERE, *BY_CLASS, *LATER}
+    known = {*LINES, *CELLS, *ELSEWHERE, *BY_CLASS, *LATER, *SECURITY_LINES}
     unknown = {(case.scenario.name, line) for case in CASES for line in case.lines if line not in known}
     assert unknown == set()
 

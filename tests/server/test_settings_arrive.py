@@ -25,8 +25,8 @@ from coordinator.part_settings import transaction_settings
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.server.creation_rate import CreationRate
 from coordinator.server.find_coordinator import FindCoordinator
+from coordinator.settings.kinds import kind_of
 from coordinator.settings.model import Settings
-from coordinator.settings.page import kind_of
 from coordinator.settings.types import Whole
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.settings import TopicSettings
@@ -79,11 +79,50 @@ GIVEN: Final[dict[str, Any]] = {
 }
 
 HELD_OTHERWISE: Final = {
+    "ssl_keystore_type": "tests/security/tls/test_stores.py::"
+    "test_a_key_store_of_keytool_is_read_whatever_its_type_is_said_to_be",
+    "ssl_keystore_location": "tests/security/tls/test_stores.py::"
+    "test_a_key_store_of_keytool_is_read_whatever_its_type_is_said_to_be",
+    "ssl_keystore_password": "tests/security/tls/test_stores.py::"
+    "test_a_key_store_of_keytool_is_read_whatever_its_type_is_said_to_be",
+    "ssl_key_password": "tests/security/tls/test_tls_daemon.py::"
+    "test_a_store_that_cannot_be_read_is_one_sentence_and_no_start",
+    "ssl_keystore_key": "tests/security/tls/test_stores.py::test_a_key_and_its_chain_may_stand_in_the_settings",
+    "ssl_keystore_certificate_chain": "tests/security/tls/test_stores.py::"
+    "test_a_key_and_its_chain_may_stand_in_the_settings",
+    "ssl_truststore_type": "tests/security/tls/test_stores.py::test_a_key_and_its_chain_may_stand_in_the_settings",
+    "ssl_truststore_location": "tests/security/tls/test_tls_daemon.py::"
+    "test_a_required_certificate_that_is_missing_or_of_another_authority_is_met_by_an_alert",
+    "ssl_truststore_password": "tests/security/tls/test_stores.py::"
+    "test_what_does_not_fit_together_is_refused_with_its_sentence",
+    "ssl_truststore_certificates": "tests/security/tls/test_tls_listener.py::"
+    "test_for_sasl_ssl_only_a_prefixed_client_auth_counts",
+    "ssl_client_auth": "tests/security/tls/test_tls_listener.py::"
+    "test_for_sasl_ssl_only_a_prefixed_client_auth_counts",
+    "ssl_enabled_protocols": "tests/security/tls/test_stores.py::test_versions_and_suites_are_kept",
+    "ssl_protocol": "tests/security/tls/test_stores.py::"
+    "test_what_does_not_fit_together_is_refused_with_its_sentence",
+    "ssl_cipher_suites": "tests/security/tls/test_stores.py::test_versions_and_suites_are_kept",
+    "ssl_principal_mapping_rules": "tests/security/tls/test_tls_listener.py::test_rules_make_the_name",
+    "ssl_allow_dn_changes": "tests/security/tls/test_tls_listener.py::test_a_certificate_for_others_is_refused",
+    "ssl_allow_san_changes": "tests/security/tls/test_tls_listener.py::test_a_certificate_for_others_is_refused",
+    "muster_tls_reload_interval_ms": "tests/security/tls/test_tls_daemon.py::"
+    "test_new_connections_get_a_renewed_certificate_and_old_ones_live_on",
     "muster_metrics_groups_include": "tests/metrics/test_group_walk.py::"
     "test_expressions_say_which_groups_have_series",
     "muster_metrics_groups_exclude": "tests/metrics/test_group_walk.py::"
     "test_expressions_say_which_groups_have_series",
     "muster_http_listeners": "tests/http/test_http_daemon.py::test_a_port_that_the_system_chose_is_shown",
+    "sasl_enabled_mechanisms": "tests/server/test_logins.py::"
+    "test_a_user_logs_in_and_is_served_and_a_wrong_password_is_refused",
+    "sasl_server_max_receive_size": "tests/server/test_logins.py::test_a_frame_over_the_bound_ends_the_login",
+    "connection_failed_authentication_delay_ms": "tests/server/test_logins.py::"
+    "test_a_failure_is_answered_late",
+    "connections_max_reauth_ms": "tests/server/test_logins.py::test_the_lifetime_of_a_session_is_told",
+    "muster_handshake_timeout_ms": "tests/server/test_logins.py::test_a_stranger_is_closed_in_time",
+    "muster_unauthenticated_connections_max": "tests/server/test_logins.py::"
+    "test_strangers_beyond_the_bound_are_closed_at_once",
+    "config_providers": "tests/test_prefixed_settings.py::test_a_password_comes_from_the_environment",
     "listeners": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",
     "advertised_listeners": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",
     "listener_security_protocol_map": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",

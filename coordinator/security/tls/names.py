@@ -30,14 +30,9 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-_TEXTS: Final = {
-    0x0C: "utf-8",  # UTF8String
-    0x13: "latin-1",  # PrintableString
-    0x14: "latin-1",  # T61String, as Java and most others take it
-    0x16: "latin-1",  # IA5String
-    0x1B: "latin-1",  # GeneralString
-    0x1E: "utf-16-be",  # BMPString
-}
+_TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
+"""The types that Java shows as text: UTF8, Printable, T61, IA5, General and BMP strings. It reads all as UTF-8."""
+
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _VERSION, _EXTENSIONS = 0xA0, 0xA3
 _SUBJECT_ALT_NAME: Final = "2.5.29.17"
@@ -62,7 +57,7 @@ def names_of(certificate: bytes) -> CertificateNames:
         subject = fields[4]
         extensions = [each for each in fields[5:] if each.tag == _EXTENSIONS]
         return CertificateNames(_distinguished_name(subject), _alternatives(extensions))
-    except (DerError, IndexError, UnicodeDecodeError):
+    except (DerError, IndexError, ValueError):
         raise TlsProblem("a certificate cannot be read") from None
 
 
@@ -80,10 +75,9 @@ def _attribute(attribute: Element) -> str:
         raise DerError("no identifier of an attribute")
     identifier = object_identifier(kind.content)
     keyword = _KEYWORDS.get(identifier)
-    encoding = _TEXTS.get(value.tag)
-    if keyword is None or encoding is None:
+    if keyword is None or value.tag not in _TEXTS:
         return f"{keyword or identifier}=#{value.whole.hex()}"
-    return f"{keyword}={_escaped(value.content.decode(encoding))}"
+    return f"{keyword}={_escaped(value.content.decode('utf-8', 'replace'))}"
 
 
 def _escaped(text: str) -> str:

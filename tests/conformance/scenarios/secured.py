@@ -1,0 +1,33 @@
+"""Users of the SASL listener: who they are once they have logged in (docs/kafka-security.md S and A)."""
+
+from __future__ import annotations
+
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import MetadataRequest
+from tests.conformance.registry import scenario
+from tests.conformance.run import Run
+from tests.conformance.secured import SECURED
+
+METADATA_VERSION = 12
+
+
+@scenario("security L9", "security S11", on=SECURED)
+async def a_user_that_logged_in_is_told_of_its_own_listener(run: Run) -> None:
+    """The super user sees all, a user without rights sees no topic, and each the SASL listener's address."""
+    for actor in ("admin", "alice"):
+        run.logs_in(actor)
+    for actor in ("harness", "admin", "alice"):
+        asked = await run.send(actor, MetadataRequest(topics=None), METADATA_VERSION)
+        reply = await run.answer(asked)
+        found = {topic.name for topic in reply.topics} >= {"orders", "returns"}
+        run.expect(found is (actor != "alice"), f"{actor}: sees the topics it may see")
+
+
+@scenario("security A21", on=SECURED)
+async def a_user_without_rights_finds_no_coordinator(run: Run) -> None:
+    run.logs_in("alice")
+    request = FindCoordinatorRequest(coordinator_keys=[run.group])
+    reply = await run.answer(await run.send("alice", request, 4))
+    (found,) = reply.coordinators
+    run.expect(found.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED, "DESCRIBE of the group is needed")

@@ -1,0 +1,36 @@
+"""The configuration `secured`: a plain listener for the harness, a SASL listener for users with rights.
+
+Over PLAINTEXT everything may be done, as User:ANONYMOUS is a super user there: that is how scripts make what they
+need, ACLs included. The users of the SASL listener log in with PLAIN, but for `admin` they begin without rights.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SECURED: Final = "secured"
+SASL_LISTENER: Final = "SASL"
+LISTENERS: Final = {SASL_LISTENER: "SASL_PLAINTEXT"}
+"""The listeners beside PLAINTEXT, and their protocols."""
+
+PASSWORDS: Final = {
+    "alice": "alice-secret",
+    "bob": "bob-secret",
+    "mallory": "mallory-secret",
+    "admin": "admin-secret",
+}
+"""The users of PLAIN."""
+
+_MODULES: Final = "org.apache.kafka.common.security"
+_USERS: Final = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
+_PREFIX: Final = f"listener.name.{SASL_LISTENER.lower()}"
+
+SECURITY: Final = {
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    f"{_PREFIX}.plain.sasl.jaas.config": f"{_MODULES}.plain.PlainLoginModule required {_USERS};",
+    f"{_PREFIX}.scram-sha-256.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",
+    f"{_PREFIX}.scram-sha-512.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin;User:ANONYMOUS",
+}
+"""The settings that both brokers get beside those of every configuration."""
