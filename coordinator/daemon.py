@@ -51,10 +51,12 @@ from coordinator.runtime.transaction_shards import transaction_shards
 from coordinator.runtime.transaction_verification import CoordinatorVerifier
 from coordinator.runtime.turn_share import TurnShare
 from coordinator.runtime.turn_watch import TurnWatch
+from coordinator.security.scram_users import ScramUsers
 from coordinator.server.api_table import Handler, api_table
 from coordinator.server.descriptors import raise_limit
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
+from coordinator.server.scram_logins import offer_scram
 from coordinator.server.server import BindError, Server
 from coordinator.server.topic_apis import topic_handlers
 from coordinator.server.transaction_apis import TransactionApis
@@ -261,6 +263,7 @@ class Daemon:
             arm=self.runtime.arm,
             placement=self._placement,
             markers=markers,
+            scram_users=ScramUsers.in_directory(Path(self._settings.data_directory), files, self._workers),
             verifier=self._verifier,
             broker_configs=shown_configs(self._settings),
         )
@@ -356,6 +359,7 @@ class Daemon:
             self._turn.poll = short_poll_of(loop)
         try:
             runners = self._runners()
+            offer_scram(self.server.mechanisms, self.broker.scram_users)
             self._history = self._open_history()
             self._collector.start()
             self._shards.open(*runners)

@@ -7,7 +7,8 @@ from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.settings.group_kinds import assignor_names
 from coordinator.settings.model import Settings, option_name
-from coordinator.topics.broker_configs import BrokerConfig, broker_config, with_kafka_options
+from coordinator.topics.broker_configs import BrokerConfig, broker_config, listener_config, with_kafka_options
+from coordinator.topics.broker_options import BROKER_OPTIONS
 from coordinator.topics.settings import TopicSettings
 from coordinator.transactions.transaction_settings import TransactionSettings
 
@@ -71,4 +72,7 @@ def shown_configs(settings: Settings) -> tuple[BrokerConfig, ...]:
         for name, field in Settings.model_fields.items()
         if name not in HIDDEN_SETTINGS
     ]
-    return with_kafka_options(own, settings.node_id)
+    listeners = [
+        listener_config(*each) for each in settings.shown_of_listeners() if each[1] in BROKER_OPTIONS
+    ]
+    return with_kafka_options([*own, *listeners], settings.node_id)

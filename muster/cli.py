@@ -39,6 +39,9 @@ app.command(
     name="observe",
     help="Keep the history of groups of an existing Kafka, read only: it joins no group and commits nothing.",
 )
+app.command(
+    "muster.scram:app", name="scram", help="Users that log in by SCRAM: before a daemon's first start."
+)
 app.command("muster.spark.commands:app", name="spark", help="Run a Spark job on a topic: any Kafka cluster.")
 app.register_install_completion_command(
     help="Complete commands and options in bash, zsh, fish or PowerShell: writes a file, and a line for the shell."

@@ -22,10 +22,13 @@ from protocol.messages import RESPONSES
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from protocol.messages.delete_groups import DeleteGroupsResponse
+from protocol.messages.delete_records import DeleteRecordsPartitionResult
 from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.find_coordinator import Coordinator
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.join_group import NULL_PROTOCOL_SINCE, JoinGroupResponse
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponsePartition
+from protocol.messages.produce import PartitionProduceResponse
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 T = TypeVar("T")
@@ -77,6 +80,9 @@ SPECIAL_CASES: Final[dict[type, SpecialCase]] = {
     JoinGroupResponse: SpecialCase({"protocol_name": None}, since=NULL_PROTOCOL_SINCE),
     InitProducerIdResponse: SpecialCase({"producer_epoch": -1}),
     OffsetFetchResponsePartition: SpecialCase({"committed_offset": -1}),
+    Coordinator: SpecialCase({"node_id": -1, "host": "", "port": -1}),
+    PartitionProduceResponse: SpecialCase({"base_offset": -1}),
+    DeleteRecordsPartitionResult: SpecialCase({"low_watermark": -1}),
     AddPartitionsToTxnResponse: SpecialCase(is_per_row=True),
     DeleteGroupsResponse: SpecialCase(is_once_per_name=True),
 }
@@ -138,7 +144,7 @@ def _build(cls: type, asked: WireType | None, naming: Naming, api_version: int) 
     build_row = _build(row_class, asked_row, _naming(row_class, asked_row), api_version)
 
     def build(whole: Any, error: ErrorCode) -> Any:
-        rows = getattr(whole, asked_name)
+        rows = getattr(whole, asked_name) or ()  # Null, which stands for all, names none.
         named = dict.fromkeys(rows) if case.is_once_per_name else rows
         return cls(**naming(whole), **values, **{name: [build_row(row, error) for row in named]})
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -164,11 +165,11 @@ class File:
 class Files:
     """Operations on files and directories by their path. Every method raises StorageError."""
 
-    def open(self, path: Path, *, create: bool = False) -> File:
-        """Open for reading and writing; with `create` the file is made if it is not there."""
+    def open(self, path: Path, *, create: bool = False, mode: int = 0o644) -> File:
+        """Open for reading and writing; with `create` the file is made, with `mode`, if it is not there."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
-            return self._file(path, os.open(path, flags, 0o644))
+            return self._file(path, os.open(path, flags, mode))
         except OSError as error:
             raise StorageError.of("open", path, error) from error
 
@@ -311,13 +312,25 @@ class Files:
             os.close(fd)
         return False
 
-    def write_atomically(self, path: Path, data: bytes, *, sync_name: bool = True) -> None:
+    def permissions(self, path: Path) -> int:
+        """Return who may read and write the file: the mode's last nine bits."""
+        try:
+            return stat.S_IMODE(path.stat().st_mode) & 0o777
+        except OSError as error:
+            raise StorageError.of("stat", path, error) from error
+
+    def write_atomically(
+        self, path: Path, data: bytes, *, sync_name: bool = True, is_secret: bool = False
+    ) -> None:
         """Put `data` at `path`, whole or not at all, and on the disk when this returns.
 
-        Without `sync_name` that is so only after the caller's own `sync_directory`.
+        Without `sync_name` that is so only after the caller's own `sync_directory`. What `is_secret` can be read
+        by this user alone, at any time.
         """
         draft = path.with_name(path.name + ".tmp")
-        file = self.open(draft, create=True)
+        if is_secret:
+            self.unlink(draft)  # One that is there already may be readable by others.
+        file = self.open(draft, create=True, mode=0o600 if is_secret else 0o644)
         file.truncate(0)
         file.write_at([data], 0)
         file.sync()

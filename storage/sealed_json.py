@@ -22,8 +22,12 @@ Parsed = TypeVar("Parsed")
 
 def write_sealed(files: Files, path: Path, document: dict[str, Any]) -> None:
     """Write `document` and its checksum to `path`, atomically; on the disk on return. Raises StorageError."""
-    sealed = {CHECKSUM: _checksum(document), **document}
-    files.write_atomically(path, json.dumps(sealed, indent=1).encode())
+    files.write_atomically(path, encode_sealed(document))
+
+
+def encode_sealed(document: dict[str, Any]) -> bytes:
+    """Return `document` with its checksum, as it is written."""
+    return json.dumps({CHECKSUM: _checksum(document), **document}, indent=1).encode()
 
 
 def read_sealed(
@@ -32,11 +36,13 @@ def read_sealed(
     what: str,
     parse: Callable[[dict[str, Any]], Parsed],
     known_format: int | None = None,
+    is_always_sealed: bool = False,
 ) -> Parsed | None:
     """Return what `parse` makes of the document at `path`; None if there is no file.
 
     Raises StorageError if the file cannot be read, is not what was written, is of another format than
-    `known_format`, or lacks what `parse` looks for: it must not be taken for an empty document.
+    `known_format`, or lacks what `parse` looks for: it must not be taken for an empty document. One that
+    `is_always_sealed` is refused without a checksum. Errors have nothing of the content but what `parse` says.
     """
     data = files.read_small(path)
     if data is None:
@@ -44,11 +50,15 @@ def read_sealed(
     try:
         document = dict(json.loads(data))
         checksum = document.pop(CHECKSUM, None)
+        if checksum is None and is_always_sealed:
+            raise StorageError("read", path, f"not the {what} that was written: it has no checksum")
         if checksum is not None and checksum != _checksum(document):
             raise StorageError("read", path, f"not the {what} that was written: its checksum is wrong")
         if known_format is not None and document["format"] != known_format:
             raise ValueError(f"format {document['format']}, known is {known_format}")
         return parse(document)
+    except UnicodeDecodeError as error:  # Its `repr` has the whole content.
+        raise StorageError("read", path, f"not a {what}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError("read", path, f"not a {what}: {error!r}") from error
 

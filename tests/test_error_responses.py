@@ -100,4 +100,7 @@ def expected(row: Recorded, error: ErrorCode) -> ErrorCode:
 def test_the_tables_name_messages_that_are_served() -> None:
     assert {request_class for request_class, _ in KNOWN_SINCE} <= set(REQUESTS.values())
     answered_by_rows = set(SPECIAL_CASES) - set(RESPONSES.values())
-    assert {cls.__name__ for cls in answered_by_rows} == {"OffsetFetchResponsePartition"}
+    assert {cls.__name__ for cls in answered_by_rows} == {
+        *("Coordinator", "DeleteRecordsPartitionResult", "OffsetFetchResponsePartition"),
+        "PartitionProduceResponse",
+    }

@@ -231,6 +231,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "storage",
         "protocol",
     ),
+    # It writes the daemon's file of users, with the classes that read it.
+    "muster/scram.py": (
+        "muster",
+        "coordinator.security.scram_credentials",
+        "coordinator.security.scram_file",
+        "coordinator.security.scram_users",
+        "storage",
+    ),
     # The daemon it knows only through the wire, and through what its records mean.
     "muster/spark": (
         "muster",

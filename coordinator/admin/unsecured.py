@@ -1,13 +1,11 @@
-"""APIs of authentication, ACLs, quotas and SCRAM users, answered as by a Kafka node that has none of these.
+"""APIs of authentication, ACLs and quotas, answered as by a Kafka node that has none of these.
 
-SaslHandshake (key 17), SaslAuthenticate (36), DescribeAcls (29), CreateAcls (30), DeleteAcls (31),
-DescribeClientQuotas (48) and DescribeUserScramCredentials (50): true answers, in Kafka's words. APIs that would
-store quotas or users are not served.
+SaslHandshake (key 17), SaslAuthenticate (36), DescribeAcls (29), CreateAcls (30), DeleteAcls (31) and
+DescribeClientQuotas (48): true answers, in Kafka's words. The API that would store quotas is not served.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -28,11 +26,6 @@ from protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
-)
-from protocol.messages.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
 )
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -122,24 +115,3 @@ def _match_problem(match_type: int, match: str | None) -> str | None:
     name = "DEFAULT" if match_type == DEFAULT else "SPECIFIED"
     words = f"Request specified MATCH_TYPE_{name}, but also specified a match string."
     return None if match is None else words
-
-
-def describe_scram_credentials(
-    _broker: Broker, request: DescribeUserScramCredentialsRequest, pending: ClientRequest
-) -> None:
-    """DescribeUserScramCredentials (key 50): no user has credentials.
-
-    Errors per user: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE (named twice).
-    """
-    named = Counter(user.name for user in request.users or ())
-    response = DescribeUserScramCredentialsResponse(error_message="")
-    for name, times_named in named.items():
-        error = ErrorCode.RESOURCE_NOT_FOUND
-        words = f"Attempt to describe a user credential that does not exist: {name}"
-        if times_named > 1:
-            error = ErrorCode.DUPLICATE_RESOURCE
-            words = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
-        response.results.append(
-            DescribeUserScramCredentialsResult(user=name, error_code=error, error_message=words)
-        )
-    pending.reply(response)

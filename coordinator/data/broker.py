@@ -16,6 +16,7 @@ from coordinator.data.producer_ids import ProducerIds
 from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.purgatory.delayed import Purgatory
 from coordinator.security.acls import Operation, ResourceType
+from coordinator.security.scram_users import ScramUsers
 from coordinator.security.session import Session
 from coordinator.topics.broker_configs import BrokerConfig
 from coordinator.topics.placement import Placement
@@ -68,6 +69,8 @@ class Broker:
     """The nodes, and which of them leads each partition."""
     markers: Markers
     """Ends transactions on any partition."""
+    scram_users: ScramUsers
+    """The users that log in by SCRAM."""
     verifier: TransactionVerifier | None = None
     """The transaction coordinator; without one, transactions are not verified."""
     broker_configs: tuple[BrokerConfig, ...] = ()

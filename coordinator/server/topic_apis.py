@@ -21,6 +21,7 @@ from coordinator.admin import (
     metadata,
     quorum,
     reassignments,
+    scram_users,
     unsecured,
     update_features,
 )
@@ -66,7 +67,7 @@ def topic_handlers(broker: Broker) -> dict[int, TopicHandler]:
         45: reassignments.alter_reassignments,
         46: reassignments.list_reassignments,
         48: unsecured.describe_client_quotas,
-        50: unsecured.describe_scram_credentials,
+        **scram_users.HANDLERS,
         55: quorum.describe_quorum,
         57: update_features.update_features,
         60: describe_cluster.handle,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from coordinator.settings.types import Count, CountOrZero, LongCountOrZero, WordList
+from coordinator.settings.types import Count, CountOrZero, LongCountOrZero, Switch, WordList
 
 
 class LoginSettings(BaseModel):
@@ -23,6 +23,11 @@ class LoginSettings(BaseModel):
     )
     connections_max_reauth_ms: LongCountOrZero = Field(
         0, description="Time after which a client has to log in again; 0: never."
+    )
+    muster_scram_hide_unknown_users: Switch = Field(
+        False,
+        description="Whether a login by SCRAM of a user who is not known fails as late as one with a wrong "
+        "password, so that strangers cannot find out who is known. In Kafka it fails at the first message.",
     )
     muster_handshake_timeout_ms: Count = Field(
         30_000, description="How long a new connection may take until its client has logged in."

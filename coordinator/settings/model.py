@@ -417,6 +417,10 @@ class Settings(
         """Return the settings as the listener of that name, in capitals, has them."""
         return ListenerSettings(name, lambda option: getattr(self, attribute_name(option), None), self._own)
 
+    def shown_of_listeners(self) -> list[tuple[str, str, str]]:
+        """Return name, general name and text of each setting of a single listener."""
+        return [(place.name, place.option, own.text) for place, own in self._own.items()]
+
     @property
     def data_directory(self) -> Path:
         """The directory of the logs: log.dirs if it is given, otherwise log.dir."""

@@ -34,6 +34,12 @@ class Place:
     """Blank: all of them."""
     option: str
 
+    @property
+    def name(self) -> str:
+        """The name of the setting with its prefixes."""
+        parts = (self.listener.lower(), self.mechanism.lower(), self.option)
+        return PREFIX + ".".join(filter(None, parts))
+
 
 @dataclass(frozen=True, slots=True)
 class OwnValue:

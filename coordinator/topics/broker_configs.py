@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Final
 
-from coordinator.topics.broker_options import BROKER_OPTIONS
+from coordinator.topics.broker_options import BROKER_OPTIONS, SECRET
 from coordinator.topics.dynamic_settings import plain_text
 from coordinator.topics.settings import TopicSettings
 from protocol.messages.describe_configs import ConfigType
@@ -21,12 +21,10 @@ NOT_SETTINGS: Final = frozenset({"cluster_id", "dynamic", "max_partitions", "rac
 INTERNAL: Final = frozenset({"group.consumer.regex.refresh.interval.ms"})
 """Kafka reads it and shows it to nobody."""
 
-NODE_ID_DEFAULTS: Final = {"broker.id": -1, "node.id": None}
+UNKNOWN_TO_KAFKA: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+"""An authorizer's own options, which Kafka takes for those of a plugin: shown if given, without values."""
 
-OWN_SECRETS: Final = frozenset(
-    {"muster.http.token", "muster.http.ssl.keystore.password", "muster.http.ssl.key.password"}
-)
-"""Settings of Muster's own whose values are shown nowhere."""
+NODE_ID_DEFAULTS: Final = {"broker.id": -1, "node.id": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +35,12 @@ class BrokerConfig:
     value: str | None
     default: str | None
     type: ConfigType
+    default_name: str = ""
+    """The setting whose default it is, where that is another: that of a single listener is over a general one."""
 
     @property
     def is_default(self) -> bool:
-        return self.value == self.default
+        return self.value == self.default and not self.default_name
 
 
 def broker_configs(settings: TopicSettings) -> tuple[BrokerConfig, ...]:
@@ -59,9 +59,20 @@ def with_kafka_options(configs: Iterable[BrokerConfig], node_id: int) -> tuple[B
         name: BrokerConfig(name, option.default, option.default, option.type)
         for name, option in BROKER_OPTIONS.items()
     }
-    shown |= {config.name: config for config in configs if config.name not in INTERNAL}
+    shown |= {config.name: config for config in configs if _is_shown(config)}
     shown |= {name: broker_config(name, node_id, default) for name, default in NODE_ID_DEFAULTS.items()}
     return tuple(shown[name] for name in sorted(shown))
+
+
+def _is_shown(config: BrokerConfig) -> bool:
+    return config.name not in INTERNAL and not (config.name in UNKNOWN_TO_KAFKA and config.is_default)
+
+
+def listener_config(name: str, option: str, text: str) -> BrokerConfig:
+    """Return the BrokerConfig of a setting of a single listener, `name`, over the general `option`."""
+    general = BROKER_OPTIONS[option]
+    shown = None if general.type is ConfigType.PASSWORD else text
+    return BrokerConfig(name, shown, general.default, general.type, default_name=option)
 
 
 def broker_config(name: str, value: object, default: object) -> BrokerConfig:
@@ -83,6 +94,8 @@ def _type(name: str, value: object) -> ConfigType:
     """Return Kafka's type of the setting; for a setting of Muster's own, the type that fits the value."""
     if name in BROKER_OPTIONS:
         return BROKER_OPTIONS[name].type
-    if name in OWN_SECRETS:
+    if name in UNKNOWN_TO_KAFKA:
+        return ConfigType.UNKNOWN
+    if name.endswith(SECRET):
         return ConfigType.PASSWORD
     return ConfigType.LONG if isinstance(value, int) else ConfigType.STRING

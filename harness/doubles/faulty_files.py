@@ -322,13 +322,13 @@ class FaultyFiles(Files):
     def _node(self, path: Path) -> Inode | Folder | None:
         return self._folder(path.parent).entries.get(path.name)
 
-    def open(self, path: Path, *, create: bool = False) -> File:
+    def open(self, path: Path, *, create: bool = False, mode: int = 0o644) -> File:
         self.look("open", path)
         if create and not path.exists():
             self.perform("create", path)
             with self.guard:
                 self._folder(path.parent).change({path.name: Inode()})
-        return super().open(path, create=create)
+        return super().open(path, create=create, mode=mode)
 
     def _file(self, path: Path, fd: int) -> File:
         with self.guard:

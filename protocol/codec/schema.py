@@ -334,7 +334,8 @@ def _equal(message: Any, other: Any) -> bool:
 
 
 def _repr_of(message: Any) -> str:
-    fields = ", ".join(f"{name}={getattr(message, name)!r}" for name in message.__slots__)
+    shown = [field.name for field in dataclasses.fields(message) if field.repr]  # Secrets are not.
+    fields = ", ".join(f"{name}={getattr(message, name)!r}" for name in shown)
     return f"{type(message).__qualname__}({fields})"
 
 

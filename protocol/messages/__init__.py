@@ -22,6 +22,10 @@ from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
 )
 from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -114,6 +118,7 @@ REQUESTS: Final = _by_key(
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     AlterReplicaLogDirsRequest,
+    AlterUserScramCredentialsRequest,
     ApiVersionsRequest,
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
@@ -173,6 +178,7 @@ RESPONSES: Final = _by_key(
     AlterConfigsResponse,
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsResponse,
+    AlterUserScramCredentialsResponse,
     ApiVersionsResponse,
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatResponse,

@@ -68,6 +68,8 @@ TOPIC_ADMIN: Final = {
         "ACLs": ACLS,
         "DescribeClientQuotas": QUOTAS,
         "DescribeUserScramCredentials": (),
+        "AlterUserScramCredentials": (),
+        "AlterUserScramCredentials: what is refused": (),
         "ListConfigResources": CONFIG_RESOURCES,
         "ApiVersions: the table of APIs": API_VERSIONS,
         "ApiVersions: Produce that is reported and not served": REPORTED_PRODUCE,

@@ -51,6 +51,8 @@ UNORDERED: Final = {
     ("ElectLeadersResponse", "replica_election_results"),
     ("ReplicaElectionResult", "partition_result"),
     ("DescribeUserScramCredentialsResponse", "results"),
+    ("DescribeUserScramCredentialsResult", "credential_infos"),
+    ("AlterUserScramCredentialsResponse", "results"),
     ("ListOffsetsResponse", "topics"),
     ("ListOffsetsTopicResponse", "partitions"),
     ("OffsetForLeaderTopicResult", "partitions"),
@@ -61,6 +63,7 @@ UNORDERED: Final = {
     ("ConsumerGroupDescribeMember", "subscribed_topic_names"),
     ("ConsumerGroupDescribeAssignment", "topic_partitions"),
     ("ConsumerGroupDescribeTopicPartitions", "partitions"),
+    ("SaslHandshakeResponse", "mechanisms"),
 }
 """Lists that Kafka takes out of a hash map, by random member ids or by the partitions that groups lie on."""
 UNORDERED_WHEN_ALL: Final = frozenset(

@@ -1,4 +1,4 @@
-"""DescribeLogDirs, ElectLeaders, reassignments, ACLs, quotas, SCRAM users, resources with settings."""
+"""DescribeLogDirs, ElectLeaders, reassignments, ACLs, quotas, resources with settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from protocol.messages.acls import (
 )
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.list_config_resources import ListConfigResourcesRequest
 from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -134,13 +133,6 @@ def test_no_user_has_a_quota(
     asked = [ComponentData(entity_type=kind, match_type=how, match=what) for kind, how, what in components]
     answer = world.ask(DescribeClientQuotasRequest(components=asked), version)
     assert (answer.error_code, answer.entries) == (error, None if error else [])
-
-
-def test_no_user_has_credentials(world: World) -> None:
-    assert world.ask(DescribeUserScramCredentialsRequest(users=None), 0).results == []
-    users = [UserName(name=name) for name in ("a", "b", "b")]
-    answer = world.ask(DescribeUserScramCredentialsRequest(users=users), 0)
-    assert [(each.user, each.error_code) for each in answer.results] == [("a", 91), ("b", 92)]
 
 
 def test_topics_and_the_broker_have_settings(world: World) -> None:

@@ -17,6 +17,7 @@ from coordinator.data.producer_ids import ProducerIds
 from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.purgatory.delayed import Purgatory
 from coordinator.purgatory.timing_wheel import TimingWheel
+from coordinator.security.scram_users import ScramUsers
 from coordinator.server.topic_apis import topic_handlers
 from coordinator.topics.names import SHARD_TOPICS
 from coordinator.topics.partition import Partition, PartitionServices
@@ -83,8 +84,10 @@ class World(RuntimeWorld):
             arm=self.armed.append,
             placement=self.placement,
             markers=Markers(self.registry),
+            scram_users=ScramUsers.in_directory(directory, self.files, self),
             verifier=verifier,
         )
+        self.broker.scram_users.open()
         self.handlers = topic_handlers(self.broker)
 
     # What partitions call.

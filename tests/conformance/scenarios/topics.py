@@ -27,7 +27,6 @@ from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecor
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.list_config_resources import ListConfigResourcesRequest
@@ -373,13 +372,6 @@ async def no_entity_has_a_quota(run: Run, version: int) -> None:
     ):
         asked = [ComponentData(entity_type=kind, match_type=how, match=what) for kind, how, what in parts]
         await ask(run, DescribeClientQuotasRequest(components=asked), version, str(parts))
-
-
-@scenario("6 DescribeUserScramCredentials")
-async def no_user_has_credentials(run: Run) -> None:
-    for names in (None, [], ["a", "b"], ["a", "a"], [""]):
-        users = None if names is None else [UserName(name=name) for name in names]
-        await ask(run, DescribeUserScramCredentialsRequest(users=users), 0, str(names))
 
 
 @scenario("6 ListConfigResources", versions=CONFIG_RESOURCES)
