@@ -355,9 +355,7 @@ def _java_keystore(own: KeyPair) -> dict[str, str]:
 
 def _trusting(trusted: Pem) -> ssl.SSLContext:
     text = trusted.read()
-    if (
-        _CERTIFICATE not in text
-    ):  # Of an empty text Python would make a context that trusts what the system does.
+    if _CERTIFICATE not in text:  # Of an empty one Python's context would trust what the system does.
         raise ClientPropertiesError(f"{trusted.name} has no certificate in PEM")
     context: ssl.SSLContext = _usable(trusted.name, lambda: ssl.create_default_context(cadata=text))
     return context
