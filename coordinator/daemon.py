@@ -51,12 +51,11 @@ from coordinator.runtime.transaction_shards import transaction_shards
 from coordinator.runtime.transaction_verification import CoordinatorVerifier
 from coordinator.runtime.turn_share import TurnShare
 from coordinator.runtime.turn_watch import TurnWatch
-from coordinator.security.scram_users import ScramUsers
 from coordinator.server.api_table import Handler, api_table
 from coordinator.server.descriptors import raise_limit
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
-from coordinator.server.scram_logins import offer_scram
+from coordinator.server.protection import Protection
 from coordinator.server.server import BindError, Server
 from coordinator.server.topic_apis import topic_handlers
 from coordinator.server.transaction_apis import TransactionApis
@@ -221,6 +220,7 @@ class Daemon:
             store = TopicStore(directory, files)
             registry = TopicRegistry(store, settings, services, self._workers)
             registry.open()
+            self._protection = Protection(self._settings, registry, files, self._workers, self._readers)
         except (StorageError, InvalidConfig) as error:
             raise StartupError(f"the topics in {directory.path} cannot be opened: {error}") from error
         return registry
@@ -263,7 +263,7 @@ class Daemon:
             arm=self.runtime.arm,
             placement=self._placement,
             markers=markers,
-            scram_users=ScramUsers.in_directory(Path(self._settings.data_directory), files, self._workers),
+            scram_users=self._protection.scram_users,
             verifier=self._verifier,
             broker_configs=shown_configs(self._settings),
         )
@@ -280,11 +280,12 @@ class Daemon:
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
         self._telemetry = self._open_telemetry()
-        handlers |= {} if self._telemetry is None else self._telemetry.handlers
-        apis = api_table(handlers, groups.prepare(), self._features, groups.counts)
+        handlers |= {**self._protection.handlers(), **(self._telemetry.handlers if self._telemetry else {})}
+        table = api_table(handlers, groups.prepare(), self._features, groups.counts)
+        apis = self._protection.guarded(table, self._has_consumer_groups)
         server = Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
-        if self._telemetry is not None:
-            server.on_closed.append(self._telemetry.on_disconnected)
+        self._protection.protect(server)
+        server.on_closed += [] if self._telemetry is None else [self._telemetry.on_disconnected]
         return server
 
     def _features(self) -> FeatureLevels:
@@ -358,8 +359,8 @@ class Daemon:
         if self._stop_seeing_turns is not None:
             self._turn.poll = short_poll_of(loop)
         try:
+            self._protection.open(self.server)
             runners = self._runners()
-            offer_scram(self.server.mechanisms, self.broker.scram_users)
             self._history = self._open_history()
             self._collector.start()
             self._shards.open(*runners)

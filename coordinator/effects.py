@@ -6,7 +6,7 @@ socket, file or clock is known here: `now_ms` is monotonic and drives timers, `w
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -27,7 +27,6 @@ ReplyTo: TypeAlias = Hashable
 TimerKey: TypeAlias = Hashable
 """Identifies one timer of a shard: a dataclass of a `timers` module."""
 
-
 ProducerAndEpoch: TypeAlias = tuple[int, int]
 """Producer id and epoch of a transactional batch."""
 
@@ -47,6 +46,7 @@ class RequestContext(NamedTuple):
     client_id: str
     client_host: str  # "/127.0.0.1", as Kafka shows it.
     new_uuid: str = ""  # A fresh UUID to make a member id of; set for a request to join without one.
+    describes: Callable[[str], bool] | None = None  # Which topics the client may know of; None: all.
 
 
 class RequestReceived(NamedTuple):

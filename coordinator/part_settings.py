@@ -7,7 +7,13 @@ from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.settings.group_kinds import assignor_names
 from coordinator.settings.model import Settings, option_name
-from coordinator.topics.broker_configs import BrokerConfig, broker_config, listener_config, with_kafka_options
+from coordinator.topics.broker_configs import (
+    BrokerConfig,
+    broker_config,
+    concealed_config,
+    listener_config,
+    with_kafka_options,
+)
 from coordinator.topics.broker_options import BROKER_OPTIONS
 from coordinator.topics.settings import TopicSettings
 from coordinator.transactions.transaction_settings import TransactionSettings
@@ -21,6 +27,8 @@ CONVERTED_SETTINGS = frozenset(
 """Settings that `topic_settings` converts, rather than copies, for the data plane."""
 HIDDEN_SETTINGS = frozenset({"producer_id_expiration_check_interval_ms"})
 """Settings that Kafka accepts, but that DescribeConfigs does not show."""
+UNKNOWN_TO_KAFKA = frozenset({"super_users", "allow_everyone_if_no_acl_found"})
+"""Settings of Kafka's authorizer, which its broker does not know: shown without their values, if given (F12)."""
 
 
 def group_settings(settings: Settings) -> GroupSettings:
@@ -70,9 +78,8 @@ def shown_configs(settings: Settings) -> tuple[BrokerConfig, ...]:
     own = [
         broker_config(option_name(name), getattr(settings, name), field.default)
         for name, field in Settings.model_fields.items()
-        if name not in HIDDEN_SETTINGS
+        if name not in HIDDEN_SETTINGS | UNKNOWN_TO_KAFKA
     ]
-    listeners = [
-        listener_config(*each) for each in settings.shown_of_listeners() if each[1] in BROKER_OPTIONS
-    ]
-    return with_kafka_options([*own, *listeners], settings.node_id)
+    own += [concealed_config(option_name(name)) for name in UNKNOWN_TO_KAFKA & settings.model_fields_set]
+    own += [listener_config(*each) for each in settings.shown_of_listeners() if each[1] in BROKER_OPTIONS]
+    return with_kafka_options(own, settings.node_id)

@@ -16,6 +16,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 
+from harness.processes import wait_until
+
 TIMEOUT_S: Final = 30.0
 INTERNAL_PREFIX: Final = "__"
 KEPT_FOR_EVER: Final = {
@@ -39,7 +41,7 @@ def answers(bootstrap: str) -> dict[str, Any]:
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
     brokers = admin.list_topics(timeout=TIMEOUT_S).brokers
     resources += [ConfigResource(ResourceType.BROKER, str(node)) for node in brokers]
-    groups = sorted(group.group_id for group in admin.list_consumer_groups().result(TIMEOUT_S).valid)
+    groups = wait_until(lambda: _groups(admin), "all groups are loaded", TIMEOUT_S)
     return {
         "topics": topics,
         "configs": {f"{each.restype.name} {each.name}": _configs(admin, each) for each in resources},
@@ -49,6 +51,12 @@ def answers(bootstrap: str) -> dict[str, Any]:
         "groups": {group_id: _group(admin, group_id) for group_id in groups},
         "offsets": {group_id: _offsets(admin, group_id) for group_id in groups},
     }
+
+
+def _groups(admin: AdminClient) -> list[str] | None:
+    """The ids of all groups; None while some are still loaded, which the listing says by an error."""
+    found = admin.list_consumer_groups().result(TIMEOUT_S)
+    return None if found.errors else sorted(group.group_id for group in found.valid)
 
 
 def history_json(bootstrap: str, group_id: str, tree: Path) -> Any:

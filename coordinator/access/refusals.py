@@ -14,3 +14,16 @@ REFUSAL: Final = {
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 """By the type of the resource."""
+
+WORDS: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
+"""Kafka's text of each error. Where its text repeats the whole request (A10) the answers here have this one."""
+
+
+def words_of(error: ErrorCode) -> str:
+    """Kafka's text of one of the errors of rights."""
+    return WORDS[error]

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
+from coordinator.admin.alteration_rights import alteration_refused
 from coordinator.admin.config_change import Change, incremental_change, replacement
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics import client_metrics_configs
@@ -87,7 +88,7 @@ def _alter(
     Errors per resource: INVALID_REQUEST (named twice, a setting twice, a null value, an unknown operation or
     kind of resource, another broker, a setting of the daemon that cannot be changed or have that value),
     INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, POLICY_VIOLATION (internal topics; too
-    many groups), KAFKA_STORAGE_ERROR.
+    many groups), TOPIC_, GROUP_ and CLUSTER_AUTHORIZATION_FAILED, KAFKA_STORAGE_ERROR.
     """
     named = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
     countdown = Countdown(lambda: pending.reply(response))
@@ -99,12 +100,36 @@ def _alter(
         try:
             if named[kind, name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            attempt = _change_starter(broker, kind, name, change_of(asked.configs), request.validate_only)
+            attempt = _permitted(broker, asked, change_of(asked.configs), request.validate_only, pending)
             busy = DEFAULTS if kind == ConfigResourceType.BROKER else name
             _begin(_changing(broker, kind), busy, attempt, result, countdown)
         except Refused as refused:
             _refuse(result, refused, countdown)
     countdown.seal()
+
+
+def _permitted(
+    broker: Broker, asked: Any, change: Change, validate_only: bool, pending: ClientRequest
+) -> BeginChange:
+    """Return the function that begins the change, or one that refuses it if the client has no right to it.
+
+    Kafka checks settings of a broker before the right to them, and those of all others behind it. Raises Refused.
+    """
+    kind, name = asked.resource_type, asked.resource_name
+    attempt = _change_starter(broker, kind, name, change, validate_only)
+    refused = alteration_refused(kind, name, pending)
+    if refused is None:
+        return attempt
+    if kind != ConfigResourceType.BROKER:
+        raise refused
+    check = _change_starter(broker, kind, name, change, validate_only=True)
+    return lambda _done: _refuse_checked(check, refused)
+
+
+def _refuse_checked(check: BeginChange, refused: Refused) -> None:
+    """Raise what the check of the change raises, or else `refused`."""
+    check(lambda _error: None)
+    raise refused
 
 
 def _changing(broker: Broker, kind: int) -> Changing:

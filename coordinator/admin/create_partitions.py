@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
+from coordinator.admin.mutations import take_partitions
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.assignments import assignment_problem, placement_problem
 from coordinator.topics.refusal import Countdown, Refused
@@ -16,13 +18,16 @@ from protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+STRICT_SINCE: Final = 3
+
 
 def handle(broker: Broker, request: CreatePartitionsRequest, pending: ClientRequest) -> None:
     """Add partitions, and answer when they are durable.
 
     Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (internal), INVALID_PARTITIONS,
     INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST (named twice), POLICY_VIOLATION (`max_partitions`),
-    REASSIGNMENT_IN_PROGRESS (the topic is being changed already), KAFKA_STORAGE_ERROR.
+    REASSIGNMENT_IN_PROGRESS (the topic is being changed already), THROTTLING_QUOTA_EXCEEDED,
+    KAFKA_STORAGE_ERROR.
     """
     named = Counter(asked.name for asked in request.topics)
     once = {asked.name: asked for asked in request.topics}
@@ -34,7 +39,7 @@ def handle(broker: Broker, request: CreatePartitionsRequest, pending: ClientRequ
         try:
             if named[name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            topic = _checked(broker, asked)
+            topic = _checked(broker, asked, pending)
             if not request.validate_only:
                 countdown.begin()
                 broker.registry.grow(topic, asked.count, _on_grown(result, countdown))
@@ -51,7 +56,7 @@ def _on_grown(result: CreatePartitionsTopicResult, countdown: Countdown) -> OnDo
     return on_grown
 
 
-def _checked(broker: Broker, asked: CreatePartitionsTopic) -> Topic:
+def _checked(broker: Broker, asked: CreatePartitionsTopic, pending: ClientRequest) -> Topic:
     topic = broker.registry.get(asked.name)
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -66,6 +71,7 @@ def _checked(broker: Broker, asked: CreatePartitionsTopic) -> Topic:
         )
     if broker.registry.is_changing(topic.name):
         raise Refused(ErrorCode.REASSIGNMENT_IN_PROGRESS, "The topic is being changed.")
+    take_partitions(pending, added, STRICT_SINCE)
     return topic
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from coordinator.admin.mutations import take_partitions
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.assignments import assignment_problem, placement_problem
 from coordinator.topics.config_values import InvalidConfig
@@ -26,6 +27,7 @@ from protocol.messages.create_topics import (
 )
 
 DEFAULT: Final = -1
+STRICT_SINCE: Final = 6
 NODES: Final = 1
 
 
@@ -34,7 +36,8 @@ def handle(broker: Broker, request: CreateTopicsRequest, pending: ClientRequest)
 
     Errors per topic: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST (named twice; numbers
     with assignments; the metadata log's name), INVALID_CONFIG, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS,
-    INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION (`max_partitions`), KAFKA_STORAGE_ERROR.
+    INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION (`max_partitions`), THROTTLING_QUOTA_EXCEEDED,
+    KAFKA_STORAGE_ERROR.
     """
     named = Counter(asked.name for asked in request.topics)
     once = {asked.name: asked for asked in request.topics}
@@ -46,7 +49,7 @@ def handle(broker: Broker, request: CreateTopicsRequest, pending: ClientRequest)
         try:
             if named[name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            _create(broker, asked, request.validate_only, result, countdown)
+            _create(broker, asked, request.validate_only, result, countdown, pending)
         except Refused as refused:
             result.error_code, result.error_message = refused.error, refused.message
     countdown.seal()
@@ -58,6 +61,7 @@ def _create(
     validate_only: bool,
     result: CreatableTopicResult,
     countdown: Countdown,
+    pending: ClientRequest,
 ) -> None:
     """Check the request for one topic, then create it, unless `validate_only`. Raises Refused."""
     _check_name(broker, asked.name)
@@ -68,6 +72,7 @@ def _create(
             ErrorCode.POLICY_VIOLATION,
             f"There may be no more than {broker.settings.max_partitions} partitions.",
         )
+    take_partitions(pending, partitions, STRICT_SINCE)
     topic_id = new_topic_id()
     if validate_only:
         _describe(result, topic_id, partitions, config)

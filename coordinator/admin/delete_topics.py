@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from coordinator.admin.mutations import take_partitions
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.topic import Topic
@@ -21,6 +22,7 @@ from protocol.messages.delete_topics import (
 )
 
 TOPIC_STATES_SINCE = 6
+STRICT_SINCE = 5
 DISABLED_SINCE = 3  # Before this version, clients do not know TOPIC_DELETION_DISABLED.
 NO_TOPIC = "This server does not host this topic-partition."
 NO_TOPIC_ID = "This server does not host this topic ID."
@@ -31,7 +33,8 @@ def handle(broker: Broker, request: DeleteTopicsRequest, pending: ClientRequest)
 
     Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (both name and id,
     neither, or named twice), INVALID_TOPIC_EXCEPTION (internal), TOPIC_DELETION_DISABLED
-    (delete.topic.enable), REASSIGNMENT_IN_PROGRESS (the topic is being changed already), KAFKA_STORAGE_ERROR.
+    (delete.topic.enable), REASSIGNMENT_IN_PROGRESS (the topic is being changed already),
+    THROTTLING_QUOTA_EXCEEDED, KAFKA_STORAGE_ERROR.
     """
     if pending.api_version >= TOPIC_STATES_SINCE:
         asked = request.topics
@@ -46,6 +49,7 @@ def handle(broker: Broker, request: DeleteTopicsRequest, pending: ClientRequest)
         try:
             topic = _checked(broker, name, topic_id, times_named, pending.api_version)
             result.name, result.topic_id = topic.name, topic.topic_id
+            take_partitions(pending, len(topic.partitions), STRICT_SINCE)
             countdown.begin()
             broker.registry.delete(topic, _on_deleted(result, countdown))
         except Refused as refused:

@@ -8,7 +8,7 @@ from typing import Final
 
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics import client_metrics_configs
-from coordinator.topics.broker_configs import UNKNOWN_TO_KAFKA, BrokerConfig, broker_configs
+from coordinator.topics.broker_configs import BrokerConfig, broker_configs
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.dynamic_settings import plain_text, values_of
 from coordinator.topics.group_configs import GROUP_KEYS, GroupKey, current_text
@@ -239,7 +239,7 @@ def _canonical(name: str, text: str) -> str:
 
 
 def _concealed(shown: DescribeConfigsResourceResult) -> DescribeConfigsResourceResult:
-    """Return `shown` without its values if the setting is secret: clients learn only that it is set."""
+    """Return `shown` without its values if the setting is secret: clients learn only that it is set (F12)."""
     if shown.config_type in (ConfigType.PASSWORD, ConfigType.UNKNOWN):
         shown.is_sensitive, shown.value = True, None
         for synonym in shown.synonyms:
@@ -250,10 +250,9 @@ def _concealed(shown: DescribeConfigsResourceResult) -> DescribeConfigsResourceR
 def _broker_setting(config: BrokerConfig) -> DescribeConfigsResourceResult:
     default = ConfigSource.DEFAULT_CONFIG
     source = default if config.is_default else ConfigSource.STATIC_BROKER_CONFIG
-    default_text = None if config.name in UNKNOWN_TO_KAFKA else config.default
     values = {
         source: (config.name, config.value),
-        default: (config.default_name or config.name, default_text),
+        default: (config.default_name or config.name, config.default),
     }
     return _concealed(
         DescribeConfigsResourceResult(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.names import missing_topic_error, name_problem
 from coordinator.topics.partition import Partition
@@ -15,6 +17,8 @@ from protocol.messages.describe_producers import (
     TopicResponse,
 )
 
+NO_TOPIC: Final = "This server does not host this topic-partition."
+
 
 def handle(broker: Broker, request: DescribeProducersRequest, pending: ClientRequest) -> None:
     """Answer with the producers of each partition, once they are known.
@@ -26,7 +30,9 @@ def handle(broker: Broker, request: DescribeProducersRequest, pending: ClientReq
     for asked in request.topics:
         answers = [PartitionResponse(partition_index=index) for index in asked.partition_indexes]
         response.topics.append(TopicResponse(name=asked.name, partitions=answers))
+        words = _words_of_absence(broker, asked.name)
         for answer in answers:
+            answer.error_message = words
             countdown.begin()
             _fill(
                 answer, asked.name, broker.registry.partition(asked.name, answer.partition_index), countdown
@@ -34,10 +40,16 @@ def handle(broker: Broker, request: DescribeProducersRequest, pending: ClientReq
     countdown.seal()
 
 
+def _words_of_absence(broker: Broker, topic: str) -> str | None:
+    """Why there is no such topic, in Kafka's words; None if there is one: of a partition it has none."""
+    if problem := name_problem(topic):
+        return f"Topic name is invalid: {problem}"
+    return NO_TOPIC if broker.registry.get(topic) is None else None
+
+
 def _fill(answer: PartitionResponse, topic: str, partition: Partition | None, countdown: Countdown) -> None:
     if partition is None:
         answer.error_code = missing_topic_error(topic)
-        answer.error_message = name_problem(topic)
         countdown.end()
         return
 

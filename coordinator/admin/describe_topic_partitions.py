@@ -10,6 +10,7 @@ from typing import Final
 
 from coordinator.admin.operations import TOPIC_OPERATIONS
 from coordinator.data.broker import Broker, ClientRequest
+from coordinator.security.acls import Operation, ResourceType
 from coordinator.topics.leadership import described
 from coordinator.topics.names import is_internal, missing_topic_error
 from coordinator.topics.partition import Partition
@@ -30,7 +31,8 @@ MAX_PAGE_PARTITIONS: Final = 2000
 def handle(broker: Broker, request: DescribeTopicPartitionsRequest, pending: ClientRequest) -> None:
     """Answer with one page of topics and their partitions.
 
-    Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST.
+    Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST, and behind the page
+    TOPIC_AUTHORIZATION_FAILED for those that were named and that the client may not DESCRIBE.
     """
     names = _wanted_names(broker, request)
     cursor = request.cursor
@@ -39,6 +41,8 @@ def handle(broker: Broker, request: DescribeTopicPartitionsRequest, pending: Cli
     ):
         pending.reply(_malformed(request))
         return
+    hidden = {name for name in names if not _may_describe(name, pending)} if pending.is_guarded else set()
+    names -= hidden
     room = max(1, min(request.response_partition_limit, MAX_PAGE_PARTITIONS))
     response = DescribeTopicPartitionsResponse()
     for name in sorted(names):
@@ -56,7 +60,16 @@ def handle(broker: Broker, request: DescribeTopicPartitionsRequest, pending: Cli
         if first + len(page) < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=first + len(page))
             break
+    response.topics += [_refused(name) for name in sorted(hidden) if request.topics]
     pending.reply(response)
+
+
+def _may_describe(name: str, pending: ClientRequest) -> bool:
+    return pending.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
 
 
 def _wanted_names(broker: Broker, request: DescribeTopicPartitionsRequest) -> set[str]:

@@ -1,16 +1,14 @@
-"""APIs of authentication, ACLs and quotas, answered as by a Kafka node that has none of these.
+"""APIs of authentication and ACLs, answered as by a Kafka node that has neither.
 
-SaslHandshake (key 17), SaslAuthenticate (36), DescribeAcls (29), CreateAcls (30), DeleteAcls (31) and
-DescribeClientQuotas (48): true answers, in Kafka's words. The API that would store quotas is not served.
+SaslHandshake (key 17), SaslAuthenticate (36), DescribeAcls (29), CreateAcls (30) and DeleteAcls (31): true
+answers, in Kafka's words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from coordinator.data.broker import Broker, ClientRequest
-from coordinator.topics.refusal import Refused
 from protocol.errors import ErrorCode
 from protocol.messages.acls import (
     AclCreationResult,
@@ -22,17 +20,10 @@ from protocol.messages.acls import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
-from protocol.messages.describe_client_quotas import (
-    ComponentData,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-)
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 NO_AUTHORIZER: Final = "No Authorizer is configured"
-EXACT, DEFAULT, ANY = range(3)  # Ways in which a component of a quota's entity is matched.
-ENTITY_TYPES: Final = frozenset({"user", "client-id", "ip"})
 
 
 def sasl_handshake(_broker: Broker, _request: SaslHandshakeRequest, pending: ClientRequest) -> None:
@@ -66,52 +57,3 @@ def delete_acls(_broker: Broker, request: DeleteAclsRequest, pending: ClientRequ
     error, words = ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}."
     refused = DeleteAclsFilterResult(error_code=error, error_message=words)
     pending.reply(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))
-
-
-def describe_client_quotas(
-    _broker: Broker, request: DescribeClientQuotasRequest, pending: ClientRequest
-) -> None:
-    """DescribeClientQuotas (key 48): no entity has a quota.
-
-    Errors: INVALID_REQUEST, UNSUPPORTED_VERSION (a kind of entity that Kafka does not know).
-    """
-    try:
-        _check_filter(request.components)
-    except Refused as refused:
-        pending.reply(
-            DescribeClientQuotasResponse(
-                error_code=refused.error, error_message=refused.message, entries=None
-            )
-        )
-    else:
-        pending.reply(DescribeClientQuotasResponse())
-
-
-def _check_filter(components: Sequence[ComponentData]) -> None:
-    seen: set[str] = set()
-    for component in components:
-        kind = component.entity_type
-        if not kind:
-            raise Refused(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
-        if kind in seen:
-            words = f"Entity type {kind} cannot appear more than once in the filter."
-            raise Refused(ErrorCode.INVALID_REQUEST, words)
-        if kind not in ENTITY_TYPES:
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
-        if problem := _match_problem(component.match_type, component.match):
-            raise Refused(ErrorCode.INVALID_REQUEST, problem)
-        seen.add(kind)
-    if "ip" in seen and len(seen) > 1:
-        words = "IP filter component should not be used with user or clientId filter component."
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid entity filter component combination. {words}")
-
-
-def _match_problem(match_type: int, match: str | None) -> str | None:
-    if match_type not in (EXACT, DEFAULT, ANY):
-        return f"Unknown match type {match_type}"
-    if match_type == EXACT:
-        words = "Request specified MATCH_TYPE_EXACT, but set match string to null."
-        return words if match is None else None
-    name = "DEFAULT" if match_type == DEFAULT else "SPECIFIED"
-    words = f"Request specified MATCH_TYPE_{name}, but also specified a match string."
-    return None if match is None else words

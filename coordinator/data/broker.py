@@ -25,6 +25,20 @@ from coordinator.topics.settings import TopicSettings
 from coordinator.topics.workers import Workers
 
 
+class Meter(Protocol):
+    """What one request takes of its client's quotas."""
+
+    @property
+    def fetch_max_bytes(self) -> int:
+        """The most bytes of a fetch that are not throttled for themselves alone."""
+
+    def is_fetch_throttled(self, size_bytes: Callable[[], int]) -> bool:
+        """Count the bytes that are about to answer a Fetch; True: send none of them, and they are not counted."""
+
+    def take_partitions(self, count: int, is_strict: bool) -> bool:
+        """Take permits for partitions to be made or removed; False: there are none, and the change is refused."""
+
+
 class ClientRequest(Protocol):
     """One request that waits for its answer, as its handler sees it: the server's `Pending`."""
 
@@ -41,6 +55,14 @@ class ClientRequest(Protocol):
     @property
     def session(self) -> Session:
         """Who the client is."""
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the handler has to ask for rights itself, where it does so at all."""
+
+    @property
+    def meter(self) -> Meter | None:
+        """What the request takes of quotas; None: no quota holds for its client."""
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may do `operation` to the resource, now."""

@@ -8,38 +8,66 @@ before that.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
-from coordinator.data.broker import Broker, ClientRequest
+from coordinator.data.broker import Broker, ClientRequest, Meter
 from coordinator.data.delayed_fetch import SLICE_MS, DelayedFetch, Mark, mark
 from coordinator.data.fetch_read import FetchLimits, FetchRead, Target, resolve
 from coordinator.data.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
+    Answers,
     FetchContext,
     Key,
     WantedPartition,
     wanted_partition,
 )
+from coordinator.security.acls import CLUSTER_NAME, Operation, ResourceType
 from coordinator.topics.partition import READ_COMMITTED
 from coordinator.topics.refusal import Countdown
-from protocol.messages.fetch import FetchRequest
+from protocol.codec.codec import encode_into
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse
 
 TOPIC_IDS_SINCE = 13
+REPLICA_STATE_SINCE = 15
 
 
 def handle(broker: Broker, request: FetchRequest, pending: ClientRequest) -> None:
     """Answer with record batches, at once or when there are enough.
 
-    Errors of the whole: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
-    FETCH_SESSION_TOPIC_ID_ERROR. Per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
-    INCONSISTENT_TOPIC_ID, UNKNOWN_SERVER_ERROR (a limit below zero),
-    OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
+    Errors of the whole: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+    Per partition: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID,
+    UNKNOWN_SERVER_ERROR (a limit below zero), OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
     """
     context = _context(broker, request, pending.api_version)
-    limits = _limits(broker, request)
-    _Fetch(broker, context, limits, pending).start()
+    limits = _limits(broker, request, pending.meter)
+    _Fetch(broker, context, limits, pending, _reading(request, pending)).start()
+
+
+def _reading(request: FetchRequest, pending: ClientRequest) -> Reading | None:
+    """Return what the client may read; None: everything, as a replica may with CLUSTER_ACTION."""
+    if not pending.is_guarded:
+        return None
+    by_state = pending.api_version >= REPLICA_STATE_SINCE
+    replica_id = request.replica_state.replica_id if by_state else request.replica_id
+    if replica_id < 0:
+        return Reading(lambda name: pending.may(Operation.READ, ResourceType.TOPIC, name))
+    if pending.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        return None
+    return Reading(lambda _name: False, refuses_all=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Which topics the client may read, by name, for as long as the fetch is parked (A9)."""
+
+    may_read: Callable[[str], bool]
+    refuses_all: bool = False
+    """Whether partitions of unknown topics are refused as well."""
 
 
 def _context(broker: Broker, request: FetchRequest, version: int) -> FetchContext:
@@ -69,14 +97,23 @@ def _wanted_partitions(request: FetchRequest) -> list[WantedPartition]:
     return list(asked.values())
 
 
-def _limits(broker: Broker, request: FetchRequest) -> FetchLimits:
+def _limits(broker: Broker, request: FetchRequest, meter: Meter | None) -> FetchLimits:
     max_bytes = min(request.max_bytes, broker.settings.fetch_max_bytes)
+    if meter is not None:
+        max_bytes = min(max_bytes, meter.fetch_max_bytes)
     return FetchLimits(
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         max_wait_ms=request.max_wait_ms,
         is_read_committed=request.isolation_level == READ_COMMITTED,
     )
+
+
+def _size_bytes(response: FetchResponse, version: int) -> int:
+    """Return the size of an answer as Kafka counts it for quotas: the body, and its length."""
+    out: list[Any] = []
+    encode_into(response, version, out)
+    return 4 + sum(map(len, out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +124,7 @@ class _Fetch:
     context: FetchContext
     limits: FetchLimits
     pending: ClientRequest
+    reading: Reading | None
 
     def start(self) -> None:
         """Read; with READ_COMMITTED, once the open transactions of all partitions are known."""
@@ -113,7 +151,7 @@ class _Fetch:
             if may_wait and marks and bytes_needed > 0 and not reading.has_error:
                 self._park(marks, bytes_needed, deadline_ms or 0)
             else:
-                self.pending.reply(self.context.respond(reading.answers))
+                self.pending.reply(self._response(reading.answers))
 
         if reading.read_warm():
             on_read()
@@ -125,8 +163,22 @@ class _Fetch:
 
         self.broker.readers.submit(reading.read_rest, on_rest)
 
+    def _response(self, answers: Answers) -> FetchResponse:
+        """Return the response with `answers`; if the client is throttled without, and its session as it was."""
+        meter, version = self.pending.meter, self.pending.api_version
+        if meter is None:
+            return self.context.respond(answers)
+        if meter.is_fetch_throttled(lambda: _size_bytes(self.context.preview(answers), version)):
+            return self.context.throttled()
+        return self.context.respond(answers)
+
     def _resolved(self, wanted: WantedPartition) -> Target:
-        return resolve(self.broker.registry, wanted, self.pending.api_version >= TOPIC_IDS_SINCE)
+        by_id = self.pending.api_version >= TOPIC_IDS_SINCE
+        if self.reading is None:
+            return resolve(self.broker.registry, wanted, by_id)
+        if self.reading.refuses_all:
+            return Target(wanted, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return resolve(self.broker.registry, wanted, by_id, self.reading.may_read)
 
     def _park(self, marks: list[Mark], bytes_needed: int, deadline_ms: int) -> None:
         def on_woken(parked: DelayedFetch) -> None:

@@ -9,7 +9,7 @@ partition's limits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -29,8 +29,12 @@ from storage.log.segment_read import WouldBlock, end_offset_of
 INLINE_FINDS: Final = 64
 """Partitions per fetch that are looked up on the event loop, some 20 us each; a thread looks up the rest."""
 
-UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""Errors of partitions that do not exist; Kafka answers them after all others, in this order."""
+NOT_READ: Final = {
+    ErrorCode.UNKNOWN_TOPIC_ID: 0,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: 1,
+}
+"""Errors that are found before any log is looked at: Kafka answers them after all others, in this order."""
 
 log = structlog.get_logger("muster.topics")
 
@@ -44,9 +48,12 @@ class Target:
     error: ErrorCode
 
     @property
-    def is_unknown(self) -> bool:
-        """Whether the partition does not exist: such targets are answered last, and do not end a fetch's wait."""
-        return self.error in UNKNOWN
+    def is_not_read(self) -> bool:
+        """Whether there is no such partition, or the client may not read it.
+
+        Such targets are answered last, and do not end a fetch's wait.
+        """
+        return self.error in NOT_READ
 
     @property
     def is_unchanged_for_session(self) -> bool:
@@ -71,19 +78,33 @@ class FetchLimits:
     is_read_committed: bool
 
 
-def resolve(topics: TopicLookup, wanted: WantedPartition, by_id: bool) -> Target:
+def resolve(
+    topics: TopicLookup,
+    wanted: WantedPartition,
+    by_id: bool,
+    may_read: Callable[[str], bool] | None = None,
+) -> Target:
     """Return the target for a wanted partition, named by topic id or by topic name.
 
-    Errors: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID. A session remembers the name
-    that a topic id stood for. If that topic is gone, the error is UNKNOWN_TOPIC_OR_PARTITION; if another topic
-    has its name by now, INCONSISTENT_TOPIC_ID.
+    `may_read` says whether the client may read the topic of a name; None: all.
+
+    Errors: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID. A
+    session remembers the name that a topic id stood for. If that topic is gone, the error is
+    UNKNOWN_TOPIC_OR_PARTITION; if another topic has its name by now, INCONSISTENT_TOPIC_ID.
     """
     topic = topics.by_id(wanted.topic_id) if by_id else topics.get(wanted.topic)
     if by_id and topic is not None:
         wanted.known_name = topic.name
     elif by_id and wanted.known_name is None:
         return Target(wanted, None, ErrorCode.UNKNOWN_TOPIC_ID)
-    elif by_id and (successor := topics.get(wanted.known_name or "")) and successor.partition(wanted.index):
+    if may_read is not None and not may_read(wanted.known_name or "" if by_id else wanted.topic):
+        return Target(wanted, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if (
+        topic is None
+        and by_id
+        and (successor := topics.get(wanted.known_name or ""))
+        and successor.partition(wanted.index)
+    ):
         return Target(wanted, None, ErrorCode.INCONSISTENT_TOPIC_ID)
     partition = None if topic is None else topic.partition(wanted.index)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NONE
@@ -99,8 +120,7 @@ class FetchRead:
         self.has_error = False
         self._finds = 0
         self._next = 0
-        known = [target for target in targets if not target.is_unknown]
-        self._targets = known + [each for error in UNKNOWN for each in targets if each.error is error]
+        self._targets = sorted(targets, key=lambda target: NOT_READ.get(target.error, -1))
         self._limits = limits
 
     def read_warm(self) -> bool:
@@ -133,7 +153,7 @@ class FetchRead:
         if answer.records:
             self.bytes_read += len(answer.records)
             self._finds += 1
-        if not target.is_unknown:
+        if not target.is_not_read:
             self.has_error |= answer.error_code != 0 or answer.diverging_epoch.epoch >= 0
 
 
@@ -142,7 +162,7 @@ def _read(
 ) -> PartitionData:
     wanted, partition = target.wanted, target.partition
     if partition is None:
-        return _failure(wanted, target.error, aborted_transactions=[] if target.is_unknown else None)
+        return _failure(wanted, target.error, aborted_transactions=[] if target.is_not_read else None)
     if wanted.current_leader_epoch > LEADER_EPOCH:
         return _failure(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)
     if wanted.last_fetched_epoch > LEADER_EPOCH:

@@ -97,6 +97,10 @@ class FetchContext:
     partitions: list[WantedPartition]
     respond: Callable[[Answers], FetchResponse]
     error: ErrorCode = ErrorCode.NONE
+    preview: Callable[[Answers], FetchResponse] = lambda answers: response_of(NO_SESSION, answers)
+    """Makes a response of the size of the one that `respond` would make, and changes nothing."""
+    throttled: Callable[[], FetchResponse] = lambda: response_of(NO_SESSION, [])
+    """Makes the response to a client over its quota: without answers, and its session stays as it was."""
 
 
 @dataclass(slots=True)
@@ -132,14 +136,21 @@ class FetchSession:
         """Return the response with the answers that are news; partitions with records are read last next time."""
         if self.epoch != expected_epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=self.session_id)
-        news: Answers = []
+        response = self.preview(answers)
         for wanted, answer in answers:
-            if wanted.is_news(answer):
-                news.append((wanted, answer))
             wanted.record_sent(answer)
             if answer.records and wanted.key in self.partitions:
                 self.partitions.move_to_end(wanted.key)
-        return response_of(self.session_id, news)
+        return response
+
+    def preview(self, answers: Answers) -> FetchResponse:
+        """Return the response with the answers that are news; nothing is remembered of them."""
+        return response_of(self.session_id, [each for each in answers if each[0].is_news(each[1])])
+
+    def throttled(self, expected_epoch: int) -> FetchResponse:
+        """Return the response to a client over its quota: no answers, and the session stays as it was."""
+        error = ErrorCode.NONE if self.epoch == expected_epoch else ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        return FetchResponse(error_code=error, session_id=self.session_id)
 
 
 class FetchSessions:
@@ -194,7 +205,10 @@ class FetchSessions:
         session.used_ms = now_ms
         session.epoch = expected_epoch = next_epoch(epoch)
         return FetchContext(
-            list(session.partitions.values()), lambda answers: session.respond(expected_epoch, answers)
+            list(session.partitions.values()),
+            lambda answers: session.respond(expected_epoch, answers),
+            preview=session.preview,
+            throttled=lambda: session.throttled(expected_epoch),
         )
 
     def _open(self, answers: Answers, uses_topic_ids: bool, now_ms: int) -> FetchResponse:

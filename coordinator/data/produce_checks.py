@@ -18,6 +18,15 @@ ACKS: Final = (-1, 0, 1)
 ADMIN_CLIENT_ID: Final = "__admin_client"  # Kafka takes batches of this client id for internal topics.
 
 
+def has_transactional_records(request: ProduceRequest) -> bool:
+    """Whether any batch of the request is part of a transaction."""
+    return any(
+        _transactional_producer(data) is not None
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+
+
 def request_error(request: ProduceRequest) -> ErrorCode:
     """Return the error of the whole request, which is then that of each partition; NONE if there is none."""
     producers = {

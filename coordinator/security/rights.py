@@ -19,5 +19,10 @@ class Rights(Protocol):
     ) -> bool:
         """Whether `principal` ("User:alice") at `host` ("127.0.0.1") may do it to the resource (A1 to A5)."""
 
+    def permits(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        """As `may`, where a no refuses nothing that was asked for, and so is no denial to count or log."""
+
     def may_some(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there is a resource of that type, it need not exist, to which it may do `operation` (A6)."""

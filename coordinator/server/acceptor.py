@@ -22,6 +22,7 @@ import structlog
 
 from coordinator.server.creation_rate import CreationRate
 from coordinator.server.descriptors import Descriptors
+from coordinator.server.held_connections import HeldConnections
 from coordinator.topics.config_values import INT32_MAX
 
 log = structlog.get_logger("muster.server")
@@ -106,6 +107,7 @@ class Acceptor:
         self._is_logged = False  # Whether the current pause was logged.
         self._try_again: asyncio.Handle | None = None
         self._rate: CreationRate | None = None  # None: the rate is not limited.
+        self.held = HeldConnections(self.on_connection_gone)
 
     def listen(self, sockets: Iterable[socket.socket], backlog: int, on_accepted: OnAccepted) -> None:
         """Listen on `sockets`; `on_accepted` is called with each connection, made non-blocking. Raises OSError."""
@@ -137,6 +139,7 @@ class Acceptor:
         self._listening.clear()
         if self._try_again is not None:
             self._try_again.cancel()
+        self.held.close()
 
     def on_connection_gone(self) -> None:
         """End a pause, since a connection has closed and its descriptor is about to be free."""
@@ -158,6 +161,8 @@ class Acceptor:
                     continue
                 self._pause(str(error))
                 return
+            if self.held.hold(connection):
+                continue
             if rate is not None:
                 rate.take()
             connection.setblocking(False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sized
+from typing import Final
 
 import structlog
 
@@ -20,6 +21,9 @@ from protocol.codec.primitives import Buffer
 from storage.files import StorageError
 from storage.log.file_range import FileRange
 
+MUTED: Final = (None,)
+"""Stands in the place of unsent answers while a client is throttled."""
+
 log = structlog.get_logger("muster.connection")
 
 
@@ -27,6 +31,7 @@ class AnsweringConnection(asyncio.Protocol):
     """What a `Connection` is for the requests that it has started."""
 
     __slots__ = (
+        "_end_of_mute",
         "_is_consuming",
         "_order",
         "_out",
@@ -57,7 +62,8 @@ class AnsweringConnection(asyncio.Protocol):
         self._out: list[Buffer | FileRange] = []
         self._out_bytes = 0
         self._outgoing: Outgoing | None = None  # Sends answers that are read from files; idle as a rule.
-        self._sending: Sized = ()  # The queue in `_outgoing`.
+        self._sending: Sized = ()  # The queue in `_outgoing`, or MUTED: no request is started then.
+        self._end_of_mute: asyncio.TimerHandle | None = None
 
     @property
     def _is_sending(self) -> bool:
@@ -117,6 +123,39 @@ class AnsweringConnection(asyncio.Protocol):
         """Close at once: part of an answer was sent and the rest cannot be read. The client may ask again."""
         log.error("answer cut short", peer=self.peer, error=str(error))
         self.abort()
+
+    # Throttled clients (KIP-219).
+
+    def mute(self, throttle_ms: int) -> None:
+        """Read nothing and start no request for so long, or longer if it is muted so; answers still leave.
+
+        Where quotas are not, nothing is spent on this: it stands where unsent answers stand, which is looked at
+        before each request anyhow.
+        """
+        if not self.is_open:
+            return
+        loop = asyncio.get_running_loop()
+        at_s = loop.time() + throttle_ms / 1_000
+        if self._end_of_mute is not None:
+            if self._end_of_mute.when() >= at_s:
+                return
+            self._end_of_mute.cancel()
+        self._end_of_mute = loop.call_at(at_s, self.unmute)
+        self._sending = MUTED
+        self._hold_back()
+
+    def unmute(self) -> None:
+        """Go on with the requests that waited for the end of the throttle time."""
+        if self._end_of_mute is None:
+            return
+        self._end_of_mute.cancel()
+        self._end_of_mute = None
+        self._sending = () if self._outgoing is None else self._outgoing.queue
+        self._maybe_resume()
+
+    def _hold_back(self) -> None:
+        """Take nothing more off the socket until requests may be started again."""
+        raise NotImplementedError
 
     def _maybe_resume(self) -> None:
         """Start the requests held back, in a later turn of the loop."""

@@ -9,7 +9,7 @@ all of them may hold is the `MemoryPool`'s. Knows no groups and no topics.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Mapping, Sized
 from functools import partial
 from struct import Struct
 from time import perf_counter
@@ -136,6 +136,7 @@ class Connection(AnsweringConnection):
         self._out.clear()
         if self._gathering is not None:
             self._gathering.stop()
+        self.unmute()
         self._outgoing = self._gathering = None  # They refer back to this, and garbage collections are rare.
         self._prepared.forget()
         self._host.on_disconnected(self)
@@ -427,6 +428,12 @@ class Connection(AnsweringConnection):
         self.is_open = False
         if self._transport is not None and (self._outgoing is None or self._outgoing.is_idle):
             self._transport.close()  # Otherwise `_on_sent` closes it.
+
+
+def use_apis(connection: Connection, apis: Mapping[int, Api]) -> None:
+    """Serve by another API table from the next request on; what was prepared by the last one is forgotten."""
+    connection._apis = apis
+    connection._prepared.forget()
 
 
 def _left_over(connection: Connection) -> PutOff | None:

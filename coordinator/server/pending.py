@@ -9,8 +9,9 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
+from coordinator.quotas.meter import Meter
 from coordinator.security.acls import Operation, ResourceType
 from coordinator.security.session import Session
 from coordinator.server.api_counts import ApiCounts
@@ -66,6 +67,9 @@ class Channel(Protocol):
     def release_memory(self, size_bytes: int) -> None:
         """Stop counting the frame of an answered request; the connection may be closed already."""
 
+    def mute(self, throttle_ms: int) -> None:
+        """Start no more requests for so long; what is answered meanwhile is sent (KIP-219)."""
+
     def refuse(self, reason: str) -> None:
         """Close the connection, with `reason` in the log."""
 
@@ -85,6 +89,9 @@ class Pending:
         "held_bytes",
         "received_s",
     )
+
+    is_guarded: ClassVar[bool] = False
+    """Whether its handler has to ask for rights itself, or what it answers is completed behind it."""
 
     def __init__(
         self,
@@ -126,9 +133,23 @@ class Pending:
         """Who the client is."""
         return self.connection.session
 
+    @property
+    def meter(self) -> Meter | None:
+        """What the request takes of quotas: nothing, unless it is a `MeteredPending`."""
+        return None
+
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may do `operation` to the resource, now."""
         return self.connection.may(operation, resource_type, name)
+
+    @property
+    def describes(self) -> Callable[[str], bool] | None:
+        """Whether the client may know of the topic of this name; None: of all."""
+        return None
+
+    def part(self, part: GatherPart) -> Any:
+        """Return what answers of single shards go to, on their way to `part`."""
+        return part
 
     def reply(self, response: Any) -> None:
         """Answer with `response`, a message or an EncodedResponse, once every earlier request is answered.

@@ -16,12 +16,13 @@ from typing import Any, TypeAlias
 import structlog
 
 from coordinator.purgatory.delayed import TimerOwner
+from coordinator.quotas.connection_rates import ConnectionRates
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.turn_share import TurnShare, unlimited
 from coordinator.security.rights import Rights
 from coordinator.server.acceptor import ACCEPT_EVERY_MS, Acceptor, bind, longest_queue
 from coordinator.server.api_table import Api
-from coordinator.server.connection import Connection
+from coordinator.server.connection import Connection, use_apis
 from coordinator.server.descriptors import Descriptors
 from coordinator.server.entrances import OWN_MECHANISMS, Entrance, EntranceError, open_entrances
 from coordinator.server.login import LoginConnection
@@ -144,6 +145,16 @@ class Server:
         ):
             if size_bytes >= 0:
                 listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)
+
+    def use_apis(self, apis: Mapping[int, Api]) -> None:
+        """Serve by another API table from the next request of each connection on."""
+        self.apis = apis
+        for connection in self._connections:
+            use_apis(connection, apis)
+
+    def hold_surplus(self, rates: ConnectionRates) -> None:
+        """Hold connections back that come faster than `rates` says their addresses may, and close them."""
+        self._acceptor.held.rates = rates
 
     def accept(self, now_ms: int) -> None:
         """Accept the waiting connections, also during a long turn; called when `accept_at_ms` has come."""

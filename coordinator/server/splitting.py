@@ -70,7 +70,8 @@ class SplitPlan:
 
 def context_of(pending: Pending, reply_to: Any, new_uuid: str = "") -> RequestContext:
     """Return the context of a request for the core; the answer goes to `reply_to`."""
-    fields = (reply_to, pending.api_version, pending.client_id, pending.client_host, new_uuid)
+    client = (pending.client_id, pending.client_host, new_uuid, pending.describes)
+    fields = (reply_to, pending.api_version, *client)
     return new_tuple(RequestContext, fields)
 
 
@@ -114,7 +115,7 @@ def _ask_owners(positions: range, plan: SplitPlan, pending: Pending, whole: Any,
         lambda responses: whole.reply(_in_order(shares, [plan.answers_of(each) for each in responses])),
     )
     for index, (runner, share) in enumerate(by_shard.items()):
-        runner.request(plan.part(share), context_of(pending, gather.part(index)))
+        runner.request(plan.part(share), context_of(pending, pending.part(gather.part(index))))
 
 
 def _in_order(shares: list[list[int]], answers: list[list[Any]]) -> list[Any]:
@@ -136,7 +137,7 @@ def ask_all(
     gather = Gather(len(runners), merge)
     in_turns(
         (
-            (_size(runner), partial(_ask, runner, request, pending, gather.part(index), turns))
+            (_size(runner), partial(_ask, runner, request, pending, pending.part(gather.part(index)), turns))
             for index, runner in enumerate(runners)
         ),
         turns,

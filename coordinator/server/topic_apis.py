@@ -10,6 +10,7 @@ from coordinator.admin import (
     alter_configs,
     create_partitions,
     create_topics,
+    delegation_tokens,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -66,7 +67,6 @@ def topic_handlers(broker: Broker) -> dict[int, TopicHandler]:
         44: alter_configs.handle_incremental,
         45: reassignments.alter_reassignments,
         46: reassignments.list_reassignments,
-        48: unsecured.describe_client_quotas,
         **scram_users.HANDLERS,
         55: quorum.describe_quorum,
         57: update_features.update_features,
@@ -78,4 +78,4 @@ def topic_handlers(broker: Broker) -> dict[int, TopicHandler]:
         80: quorum.add_voter,
         81: quorum.remove_voter,
     }
-    return {key: partial(handle, broker) for key, handle in handlers.items()}
+    return {key: partial(handle, broker) for key, handle in (handlers | delegation_tokens.HANDLERS).items()}

@@ -13,7 +13,7 @@ IGNORED: Final = frozenset(
     """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
-    alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name auto.leader.rebalance.enable
+    alter.log.dirs.replication.quota.window.size.seconds auto.leader.rebalance.enable
     background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
     client.quota.callback.class
     controlled.shutdown.enable controller.performance.always.log.threshold.ms
@@ -22,8 +22,7 @@ IGNORED: Final = frozenset(
     controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
     controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
     controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
-    controller.quorum.retry.backoff.ms controller.quorum.voters controller.quota.window.num
-    controller.quota.window.size.seconds controller.socket.timeout.ms
+    controller.quorum.retry.backoff.ms controller.quorum.voters controller.socket.timeout.ms
     create.topic.policy.class.name delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
     delegation.token.max.lifetime.ms delegation.token.secret.key
     delete.records.purgatory.purge.interval.requests early.start.listeners
@@ -60,8 +59,8 @@ IGNORED: Final = frozenset(
     metrics.recording.level metrics.sample.window.ms min.insync.replicas num.io.threads num.network.threads
     num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads num.replica.fetchers
     principal.builder.class process.roles
-    producer.purgatory.purge.interval.requests queued.max.requests quota.window.num
-    quota.window.size.seconds remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
+    producer.purgatory.purge.interval.requests queued.max.requests
+    remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
     remote.log.index.file.cache.total.size.bytes remote.log.index.file.cache.ttl.ms
     remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
     remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds

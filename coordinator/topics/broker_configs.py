@@ -21,9 +21,6 @@ NOT_SETTINGS: Final = frozenset({"cluster_id", "dynamic", "max_partitions", "rac
 INTERNAL: Final = frozenset({"group.consumer.regex.refresh.interval.ms"})
 """Kafka reads it and shows it to nobody."""
 
-UNKNOWN_TO_KAFKA: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
-"""An authorizer's own options, which Kafka takes for those of a plugin: shown if given, without values."""
-
 NODE_ID_DEFAULTS: Final = {"broker.id": -1, "node.id": None}
 
 
@@ -59,13 +56,9 @@ def with_kafka_options(configs: Iterable[BrokerConfig], node_id: int) -> tuple[B
         name: BrokerConfig(name, option.default, option.default, option.type)
         for name, option in BROKER_OPTIONS.items()
     }
-    shown |= {config.name: config for config in configs if _is_shown(config)}
+    shown |= {config.name: config for config in configs if config.name not in INTERNAL}
     shown |= {name: broker_config(name, node_id, default) for name, default in NODE_ID_DEFAULTS.items()}
     return tuple(shown[name] for name in sorted(shown))
-
-
-def _is_shown(config: BrokerConfig) -> bool:
-    return config.name not in INTERNAL and not (config.name in UNKNOWN_TO_KAFKA and config.is_default)
 
 
 def listener_config(name: str, option: str, text: str) -> BrokerConfig:
@@ -82,6 +75,11 @@ def broker_config(name: str, value: object, default: object) -> BrokerConfig:
     )
 
 
+def concealed_config(name: str) -> BrokerConfig:
+    """Return the BrokerConfig of a setting that Kafka's broker does not know: all it shows is that it is set."""
+    return BrokerConfig(name, "", None, ConfigType.UNKNOWN)
+
+
 def _text(name: str, value: object) -> str | None:
     if value is None:
         return None
@@ -94,8 +92,6 @@ def _type(name: str, value: object) -> ConfigType:
     """Return Kafka's type of the setting; for a setting of Muster's own, the type that fits the value."""
     if name in BROKER_OPTIONS:
         return BROKER_OPTIONS[name].type
-    if name in UNKNOWN_TO_KAFKA:
-        return ConfigType.UNKNOWN
     if name.endswith(SECRET):
         return ConfigType.PASSWORD
     return ConfigType.LONG if isinstance(value, int) else ConfigType.STRING

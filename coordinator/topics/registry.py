@@ -56,6 +56,7 @@ FEATURES: Final = "/features"
 COMPACTION_LAGS: Final = frozenset({"min.compaction.lag.ms", "max.compaction.lag.ms"})
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 log = structlog.get_logger("muster.topics")
 
@@ -87,6 +88,10 @@ class TopicRegistry(TopicLookup):
         self._workers = workers
         self._changing: dict[str, list[OnDone]] = {}
         self._reserved_partitions = 0
+
+    def resources(self, make: Callable[[TopicStore, Workers], R]) -> R:
+        """Return the registry that `make` makes of another kind of named resource, kept in the same directory."""
+        return make(self._store, self._workers)
 
     def open(self) -> None:
         """Remove what a crash left and open every log, before anything is served.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from coordinator.data.broker import Meter
 from coordinator.security.acls import Operation, ResourceType
 from coordinator.security.rights import Rights
 from coordinator.security.session import NO_SESSION
@@ -33,10 +35,26 @@ class FakePending:
         self.session = NO_SESSION
         self.rights: Rights | None = None
         """Who may do what; None: everybody may do everything."""
+        self.meter: Meter | None = None
+        """What the request takes of quotas; None: no quota holds for its client."""
         self.connection = FakeConnection()
         self.answer: Any = None
         self.is_answered = False
         self.dropped_for: str | None = None
+        self.was_made_aside = False
+
+    @property
+    def is_guarded(self) -> bool:
+        return self.rights is not None
+
+    @property
+    def describes(self) -> Callable[[str], bool] | None:
+        if self.rights is None:
+            return None
+        return lambda name: self.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+    def part(self, part: Any) -> Any:
+        return part
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         if self.rights is None:
@@ -52,6 +70,12 @@ class FakePending:
         chunks = response_frame(7, response, self.api_version)
         sent = b"".join(chunk.whole() if isinstance(chunk, FileRange) else chunk for chunk in chunks)
         _, self.answer = decode_response(RESPONSES[key], self.api_version, sent[SIZE_BYTES:])
+
+    def reply_aside(
+        self, make: Callable[[], Any], run: Callable[[Callable[[], Any], Callable[[Any], None]], None]
+    ) -> None:
+        self.was_made_aside = True
+        run(make, lambda made: self.reply(made.result()))
 
     def no_reply(self) -> None:
         assert not self.is_answered, "answered twice"

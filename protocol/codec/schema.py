@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass
 from functools import cache
+from threading import Lock
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -199,6 +200,7 @@ _ALWAYS: Final = _Since(VersionRange(0, NO_VERSION - 1), None, None, None, False
 _SPECS: Final[dict[type, MessageSpec]] = {}
 _PACKED: Final[set[type]] = set()
 _DECLARED: Final[dict[type, type]] = {}
+_COMPLETING: Final = Lock()
 """By message class with slots: the class as it was declared, without slots."""
 
 
@@ -305,10 +307,17 @@ def _register(cls: type[T], message: MessageSpec) -> type[T]:
 
 
 def _complete(cls: type) -> None:
-    """Make `cls` the dataclass that was declared. Two threads may both do it: they do the same."""
-    declared: Any = dataclass(kw_only=True, eq=False, repr=False, match_args=False)(_DECLARED[cls])
-    cls.__init__ = vars(declared)["__init__"]  # type: ignore[misc]  # As it is: it may not be compiled yet.
-    cls.__dataclass_fields__ = declared.__dataclass_fields__  # type: ignore[attr-defined]
+    """Make `cls` the dataclass that was declared, once: at a second time its fields lose what `since` says.
+
+    Requests are decoded on several threads, and two may come to a class at the same time.
+    """
+    with _COMPLETING:
+        if cls not in _DECLARED:
+            return
+        declared: Any = dataclass(kw_only=True, eq=False, repr=False, match_args=False)(_DECLARED[cls])
+        cls.__init__ = vars(declared)["__init__"]  # type: ignore[misc]  # As it is: it may not be compiled yet.
+        cls.__dataclass_fields__ = declared.__dataclass_fields__  # type: ignore[attr-defined]
+        del _DECLARED[cls]
 
 
 def _first_init(message: Any, **values: Any) -> None:

@@ -16,6 +16,7 @@ from protocol.messages.acls import (
 )
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -37,6 +38,16 @@ from protocol.messages.consumer_group_heartbeat import (
 )
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -115,6 +126,7 @@ REQUESTS: Final = _by_key(
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddRaftVoterRequest,
+    AlterClientQuotasRequest,
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     AlterReplicaLogDirsRequest,
@@ -123,6 +135,7 @@ REQUESTS: Final = _by_key(
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     CreateAclsRequest,
+    CreateDelegationTokenRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteAclsRequest,
@@ -133,6 +146,7 @@ REQUESTS: Final = _by_key(
     DescribeClientQuotasRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
+    DescribeDelegationTokenRequest,
     DescribeGroupsRequest,
     DescribeLogDirsRequest,
     DescribeProducersRequest,
@@ -142,6 +156,7 @@ REQUESTS: Final = _by_key(
     DescribeUserScramCredentialsRequest,
     ElectLeadersRequest,
     EndTxnRequest,
+    ExpireDelegationTokenRequest,
     FetchRequest,
     FindCoordinatorRequest,
     GetTelemetrySubscriptionsRequest,
@@ -163,6 +178,7 @@ REQUESTS: Final = _by_key(
     ProduceRequest,
     PushTelemetryRequest,
     RemoveRaftVoterRequest,
+    RenewDelegationTokenRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
     SyncGroupRequest,
@@ -175,6 +191,7 @@ RESPONSES: Final = _by_key(
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnResponse,
     AddRaftVoterResponse,
+    AlterClientQuotasResponse,
     AlterConfigsResponse,
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsResponse,
@@ -183,6 +200,7 @@ RESPONSES: Final = _by_key(
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatResponse,
     CreateAclsResponse,
+    CreateDelegationTokenResponse,
     CreatePartitionsResponse,
     CreateTopicsResponse,
     DeleteAclsResponse,
@@ -193,6 +211,7 @@ RESPONSES: Final = _by_key(
     DescribeClientQuotasResponse,
     DescribeClusterResponse,
     DescribeConfigsResponse,
+    DescribeDelegationTokenResponse,
     DescribeGroupsResponse,
     DescribeLogDirsResponse,
     DescribeProducersResponse,
@@ -202,6 +221,7 @@ RESPONSES: Final = _by_key(
     DescribeUserScramCredentialsResponse,
     ElectLeadersResponse,
     EndTxnResponse,
+    ExpireDelegationTokenResponse,
     FetchResponse,
     FindCoordinatorResponse,
     GetTelemetrySubscriptionsResponse,
@@ -223,6 +243,7 @@ RESPONSES: Final = _by_key(
     ProduceResponse,
     PushTelemetryResponse,
     RemoveRaftVoterResponse,
+    RenewDelegationTokenResponse,
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
     SyncGroupResponse,

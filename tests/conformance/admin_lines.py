@@ -11,6 +11,8 @@ DELETE_TOPICS: Final = range(1, 7)
 DELETE_RECORDS: Final = range(3)
 LEADER_EPOCHS: Final = range(2, 5)
 ACLS: Final = range(1, 4)
+TOKENS: Final = range(1, 4)
+TOKEN_TIMES: Final = range(1, 3)
 DESCRIBE_CONFIGS: Final = range(1, 5)
 ALTER_CONFIGS: Final = range(3)
 LOG_DIRS: Final = range(1, 6)
@@ -66,7 +68,17 @@ TOPIC_ADMIN: Final = {
         "ElectLeaders": ELECT_LEADERS,
         "ListPartitionReassignments": (),
         "ACLs": ACLS,
+        "CreateDelegationToken": TOKENS,
+        "RenewDelegationToken": TOKEN_TIMES,
+        "ExpireDelegationToken": TOKEN_TIMES,
+        "DescribeDelegationToken": TOKENS,
         "DescribeClientQuotas": QUOTAS,
+        "AlterClientQuotas": QUOTAS,
+        "AlterClientQuotas: refusals": QUOTAS,
+        "quotas: Produce": (),
+        "quotas: Fetch": (),
+        "quotas: partitions made and removed": (),
+        "quotas: time": (),
         "DescribeUserScramCredentials": (),
         "AlterUserScramCredentials": (),
         "AlterUserScramCredentials: what is refused": (),

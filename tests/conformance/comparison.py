@@ -51,8 +51,16 @@ UNORDERED: Final = {
     ("ElectLeadersResponse", "replica_election_results"),
     ("ReplicaElectionResult", "partition_result"),
     ("DescribeUserScramCredentialsResponse", "results"),
+    ("DescribeAclsResponse", "resources"),
+    ("DescribeAclsResource", "acls"),
+    ("DeleteAclsFilterResult", "matching_acls"),
     ("DescribeUserScramCredentialsResult", "credential_infos"),
     ("AlterUserScramCredentialsResponse", "results"),
+    ("DescribeClientQuotasResponse", "entries"),
+    ("EntryData", "entity"),
+    ("EntryData", "values"),
+    ("AlterClientQuotasResponse", "entries"),
+    ("AlteredEntryData", "entity"),
     ("ListOffsetsResponse", "topics"),
     ("ListOffsetsTopicResponse", "partitions"),
     ("OffsetForLeaderTopicResult", "partitions"),
@@ -195,6 +203,8 @@ def _plain(value: Any, unordered: Set[tuple[str, str]]) -> Plain:
         return f"bytes {bytes(value).hex()}"
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
+    if isinstance(value, float):
+        return repr(value)
     assert isinstance(value, int), f"no plain form of {value!r}"
     return int(value)
 

@@ -77,6 +77,11 @@ class Connection:
         self._answer = asyncio.create_task(self._receive(key, version))
         return self._answer
 
+    def send_without_answer(self, request: Any, version: int) -> None:
+        """Send `request`, which the broker does not answer: Produce with acks 0."""
+        assert not self.is_busy
+        self._writer.write(encode_request(request, version, CORRELATION_ID, self._client_id))
+
     async def _next_frame(self) -> bytes:
         try:
             (size,) = SIZE.unpack(await self._reader.readexactly(SIZE.size))

@@ -13,9 +13,8 @@ from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsRespon
 from tests.conformance.answers import Answer
 from tests.conformance.connection import Connection
 
-SECURITY: Final = frozenset({38, 39, 40, 41, 49})
 SHARE_AND_STREAMS_GROUPS: Final = frozenset({*range(76, 80), *range(83, 93)})
-LATER: Final = SECURITY | SHARE_AND_STREAMS_GROUPS
+LATER: Final = SHARE_AND_STREAMS_GROUPS
 """API keys that are not served; docs/apis.md names them."""
 
 FEATURES_LATER: Final = frozenset({"share.version", "streams.version"})

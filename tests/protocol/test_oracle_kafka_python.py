@@ -41,8 +41,10 @@ NOT_IN_KAFKA_PYTHON: set[tuple[str, int]] = {
         "ConsumerGroupDescribe": 2,
         "GetTelemetrySubscriptions": 1,
         "PushTelemetry": 1,
+        **dict.fromkeys(("CreateDelegationToken", "DescribeDelegationToken"), 4),
+        **dict.fromkeys(("RenewDelegationToken", "ExpireDelegationToken"), 3),
     }.items()
-    for version in range(versions)
+    for version in range(1 if "DelegationToken" in name else 0, versions)
     for kind in ("Request", "Response")
 }
 IN_KAFKA_PYTHON = [

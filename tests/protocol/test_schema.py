@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from protocol.codec import schema
 from protocol.codec.codec import data, decoder, encoder, since, struct
 from protocol.codec.primitives import Int32
 from protocol.codec.schema import NEVER, VersionRange, fields_of
@@ -70,3 +71,18 @@ def test_an_array_of_nothing_is_refused_since_its_count_could_not_be_checked() -
     cls: Any = type("Void", (), {"__annotations__": {"field": list[nothing]}, "__module__": __name__})
     with pytest.raises(TypeError, match=r"Void\.field takes no bytes"):
         decoder(data(versions="0", flexible="none")(cls), 0)
+
+
+def test_a_second_thread_that_comes_to_a_new_class_finds_the_same_fields() -> None:
+    """A field that has lost what `since` says of it would be read in versions that do not have it."""
+
+    @data(versions="0-3", flexible="1+")
+    class Shared:
+        old: Int32 = 0
+        new: Int32 = since(2, default=0)
+        tagged: list[Int32] = since(2, tag=0, default_factory=list)
+
+    for _ in range(2):
+        schema._complete(Shared)
+    assert [1 in each.present for each in fields_of(Shared)] == [True, False, False]
+    assert Shared() == Shared(old=0, new=0, tagged=[])

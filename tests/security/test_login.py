@@ -93,7 +93,7 @@ def send(login: Login, request: Any, version: int) -> tuple[Step, Any]:
 
 
 def shaken(mechanism: str = "STEPS", version: int = 1, **max_reauth_ms: int) -> Login:
-    login = new_login(**max_reauth_ms)
+    login = new_login(None, **max_reauth_ms)
     step, answer = send(login, SaslHandshakeRequest(mechanism=mechanism), version)
     assert (step.failure, answer.error_code, answer.mechanisms) == (None, 0, ["PLAIN", "STEPS"])
     return login

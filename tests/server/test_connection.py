@@ -12,6 +12,7 @@ import pytest
 
 from coordinator.runtime.clock import NEVER_MS, Clock
 from coordinator.runtime.turn_share import unlimited
+from coordinator.security.rights import Rights
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.connection import TURN_BYTES, Connection
 from coordinator.server.memory_pool import MemoryPool
@@ -105,6 +106,7 @@ class FakeServer:
         self.memory_pool = MemoryPool(-1, self.clock, lambda owner, key, deadline_ms: None)
         self.readers = InlineWorkers()
         self.slow_readers = SlowReaders()
+        self.rights: Rights | None = None
         self.apis: dict[int, Api] = api_table(dict.fromkeys((11, 12, 16), self.handle))
 
     def handle(self, request: Any, pending: Pending) -> None:

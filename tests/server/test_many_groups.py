@@ -83,6 +83,10 @@ def test_a_turn_is_about_a_bounded_number_and_one_piece_at_most_beyond(size: int
     assert max(turns) < MAX_PER_PIECE + size
 
 
+def _itself(part: object) -> object:
+    return part
+
+
 class Asked:
     """What is to be answered: says how it was."""
 
@@ -111,7 +115,9 @@ class Owner:
 @pytest.mark.parametrize("at_once", [1, 10, MAX_PER_PIECE])
 def test_groups_that_may_be_large_are_handled_fewer_at_a_time_and_in_order(at_once: int) -> None:
     loop, asked, done = Loop(), Asked(), list[int]()
-    asked_by: Any = SimpleNamespace(api_version=0, client_id="c", client_host="h", reply=asked.reply)
+    asked_by: Any = SimpleNamespace(
+        api_version=0, client_id="c", client_host="h", describes=None, part=_itself, reply=asked.reply
+    )
     owner: Any = Owner(done, 1)
     plan = SplitPlan(
         lambda _: owner, lambda part: part, lambda each: each, list, at_once, lambda each: each.size
@@ -128,7 +134,13 @@ def test_groups_that_may_be_large_are_handled_fewer_at_a_time_and_in_order(at_on
 def test_an_answer_of_few_groups_with_many_members_is_put_together_on_a_thread() -> None:
     loop, asked = Loop(), Asked()
     asked_by: Any = SimpleNamespace(
-        api_version=0, client_id="c", client_host="h", reply=asked.reply, reply_aside=asked.reply_aside
+        api_version=0,
+        client_id="c",
+        client_host="h",
+        describes=None,
+        part=_itself,
+        reply=asked.reply,
+        reply_aside=asked.reply_aside,
     )
     owner: Any = Owner([], MAX_ENCODED_ON_LOOP)
     plan = SplitPlan(

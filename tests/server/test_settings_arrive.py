@@ -23,10 +23,12 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.part_settings import transaction_settings
 from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.security.authorizer import StandardAuthorizer
 from coordinator.server.creation_rate import CreationRate
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.settings.kinds import kind_of
 from coordinator.settings.model import Settings
+from coordinator.settings.permissions import STANDARD_AUTHORIZER
 from coordinator.settings.types import Whole
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.settings import TopicSettings
@@ -66,6 +68,9 @@ GIVEN: Final[dict[str, Any]] = {
     "group_coordinator_rebalance_protocols": ("classic",),
     "group_consumer_assignors": ("range",),
     "group_consumer_migration_policy": "upgrade",
+    "authorizer_class_name": STANDARD_AUTHORIZER,
+    "super_users": "User:admin",
+    "allow_everyone_if_no_acl_found": True,
     "muster_flush_policy": "os",
     "muster_flush_threads": 6,
     "muster_history_events_per_group": 77,
@@ -276,6 +281,11 @@ def compatible_names(daemon: Daemon) -> object:
     )
 
 
+def authorizer(daemon: Daemon) -> StandardAuthorizer:
+    assert isinstance(daemon.server.rights, StandardAuthorizer)
+    return daemon.server.rights
+
+
 ARRIVALS: Final[tuple[Arrival, ...]] = (
     # What the data plane has in the form it is given in, and what it knows in another.
     *map(
@@ -364,6 +374,20 @@ ARRIVALS: Final[tuple[Arrival, ...]] = (
         "muster_history_topic_retention_bytes",
         lambda daemon: log_config(daemon, HISTORY_TOPIC).retention_bytes,
     ),
+    # Quotas.
+    ("quota_window_num", lambda daemon: daemon._protection.quotas.clients.windows.samples),
+    (
+        "quota_window_size_seconds",
+        lambda daemon: daemon._protection.quotas.clients.windows.sample_ms // 1_000,
+    ),
+    (
+        "controller_quota_window_num",
+        lambda daemon: daemon._protection.quotas.clients.controller_windows.samples,
+    ),
+    (
+        "controller_quota_window_size_seconds",
+        lambda daemon: daemon._protection.quotas.clients.controller_windows.sample_ms // 1_000,
+    ),
     # Connections.
     ("socket_request_max_bytes", lambda daemon: daemon.server.max_request_bytes),
     ("queued_max_request_bytes", lambda daemon: daemon.server.memory_pool.capacity_bytes),
@@ -378,6 +402,10 @@ ARRIVALS: Final[tuple[Arrival, ...]] = (
         lambda daemon: ",".join(f"{ip}:{most}" for ip, most in daemon.server.max_connections_of_ip.items()),
     ),
     ("max_connection_creation_rate", creation_rate),
+    # Rights.
+    ("authorizer_class_name", lambda daemon: STANDARD_AUTHORIZER if authorizer(daemon) else ""),
+    ("super_users", lambda daemon: ";".join(authorizer(daemon)._super_users)),
+    ("allow_everyone_if_no_acl_found", lambda daemon: authorizer(daemon)._allow_everyone),
 )
 
 

@@ -63,6 +63,7 @@ class Host:
         self.clock = server.clock
         self.call_soon = server.loop.call_soon
         self.slow_readers = SlowReaders()
+        self.rights = None
         assert server.runtime is not None
         self.turn = server.runtime.turn
         self.memory_pool = MemoryPool(POOL_BYTES, server.clock, self._set_timer)

@@ -1,4 +1,4 @@
-"""DescribeLogDirs, ElectLeaders, reassignments, ACLs, quotas, resources with settings."""
+"""DescribeLogDirs, ElectLeaders, reassignments, ACLs, resources with settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from protocol.messages.acls import (
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
-from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.list_config_resources import ListConfigResourcesRequest
@@ -108,31 +107,6 @@ def test_there_is_no_authorizer(world: World, version: int) -> None:
     assert [(each.error_code, each.error_message) for each in results] == [
         (54, "No Authorizer is configured.")
     ] * 3
-
-
-@pytest.mark.parametrize(
-    ("components", "error"),
-    [
-        ([], 0),
-        ([("user", 0, "a"), ("client-id", 2, None)], 0),
-        ([("user", 1, None)], 0),
-        ([("", 0, "a")], ErrorCode.INVALID_REQUEST),
-        ([("foo", 0, "a")], ErrorCode.UNSUPPORTED_VERSION),
-        ([("user", 0, None)], ErrorCode.INVALID_REQUEST),
-        ([("user", 1, "x")], ErrorCode.INVALID_REQUEST),
-        ([("user", 2, "x")], ErrorCode.INVALID_REQUEST),
-        ([("user", 9, None)], ErrorCode.INVALID_REQUEST),
-        ([("user", 2, None), ("user", 2, None)], ErrorCode.INVALID_REQUEST),
-        ([("ip", 0, "1.1.1.1"), ("user", 0, "a")], ErrorCode.INVALID_REQUEST),
-    ],
-)
-@pytest.mark.parametrize("version", range(2))
-def test_no_user_has_a_quota(
-    world: World, components: list[tuple[str, int, str | None]], error: int, version: int
-) -> None:
-    asked = [ComponentData(entity_type=kind, match_type=how, match=what) for kind, how, what in components]
-    answer = world.ask(DescribeClientQuotasRequest(components=asked), version)
-    assert (answer.error_code, answer.entries) == (error, None if error else [])
 
 
 def test_topics_and_the_broker_have_settings(world: World) -> None:

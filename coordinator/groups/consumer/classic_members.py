@@ -82,7 +82,8 @@ def join(
     found = _find(group, member_id, request, effects)
     subscription = _subscription(request)
     member = _described(found.member, request, subscription, context)
-    step = MemberStep(shard, group, found, member, _owned(shard, subscription), at, effects)
+    owned = _owned(shard, subscription)
+    step = MemberStep(shard, group, found, member, owned, at, effects, context.describes)
     step.describe()
     current = _downgrade(step, request.group_instance_id)
     if current is None:

@@ -62,6 +62,15 @@ class _Snapshot:
             self._ids = list(self._table)
         return self._ids
 
+    def topic_ids(self) -> set[bytes]:
+        """Ids of the topics of which a member has partitions, has to give them up, or is to have them."""
+        found: set[bytes] = set()
+        for current in self._currents.values():
+            found.update(current.assigned, current.pending_revocation)
+        for target in self._targets.values():
+            found.update(target)
+        return found
+
     def stored(self, member_id: str) -> _Stored:
         target = self._targets.get(member_id, NO_TARGET)
         return _Stored(self._members[member_id], self._currents[member_id], target)
@@ -77,6 +86,11 @@ class DescribedMembers(Sequence[ConsumerGroupDescribeMember]):
 
     def __init__(self, snapshot: _Snapshot, topics: TopicImages) -> None:
         self._snapshot, self._topics = snapshot, topics
+
+    def topic_names(self) -> set[str]:
+        """Names of the topics in the assignments and targets of all members."""
+        names = map(self._topics.topic_name, self._snapshot.topic_ids())
+        return {name for name in names if name is not None}
 
     def __len__(self) -> int:
         return len(self._snapshot)

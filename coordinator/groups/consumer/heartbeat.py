@@ -79,7 +79,7 @@ def _handle(
     check_capacity(group, request.member_id, shard.settings.max_size)
     found = find_member(group, request.member_id or member_id_of(context.new_uuid), request, effects)
     member = _described(found.member, request, context)
-    step = MemberStep(shard, group, found, member, _owned(request), at, effects)
+    step = MemberStep(shard, group, found, member, _owned(request), at, effects, context.describes)
     step.describe()
     current = yield from step.advance()
     step.record(current, classic)

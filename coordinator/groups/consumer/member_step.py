@@ -6,7 +6,7 @@ records that it adds: so what a step finds is the group as stored, and its membe
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 from coordinator.effects import CoordinatorRecord, Effects, Moment
@@ -61,6 +61,7 @@ class MemberStep:
     owned: Partitions | None
     at: Moment
     effects: Effects
+    describes: Callable[[str], bool] | None = None  # Which topics the client may know of; None: all.
     epoch: int = field(init=False)  # The group's, which the step may raise.
     is_homogeneous: bool = field(init=False)
     assignment_epoch: int = field(init=False)  # Of the target, which the step may compute.
@@ -81,7 +82,8 @@ class MemberStep:
         """
         names_changed = self.update_member()
         regex = change_regex(self.group, self.found.member, self.member, self.effects)
-        maybe_resolve(self.shard, self.group, self.found.member, self.member, self.at, self.effects)
+        change = (self.found.member, self.member)
+        maybe_resolve(self.shard, self.group, change, self.at, self.effects, self.describes)
         self.is_changed = names_changed or regex is not RegexChange.NONE
         # An expression of which it is not known what it matches raises it later; a classic member has none.
         is_known = regex is RegexChange.RESOLVED or self.member.classic is not None

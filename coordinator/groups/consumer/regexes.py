@@ -158,12 +158,17 @@ def _check(regex: str) -> None:
 def maybe_resolve(
     shard: ConsumerGroups,
     group: ConsumerGroup,
-    before: ConsumerMember,
-    after: ConsumerMember,
+    change: tuple[ConsumerMember, ConsumerMember],
     at: Moment,
     effects: Effects,
+    describes: Callable[[str], bool] | None = None,
 ) -> None:
-    """Ask for a run, if one is due and none is under way (A47)."""
+    """Ask for a run, if one is due and none is under way (A47); `change` is the member before and after.
+
+    What is found is the group's. As in Kafka, topics are left out that the client whose request asks for the run
+    may not know of (`describes`).
+    """
+    before, after = change
     subscriptions, soft = group.subscriptions, shard.soft(group.group_id)
     is_new = bool(after.topic_regex) and not subscriptions.by_regex[after.topic_regex]
     if soft.is_resolving or not (is_new or subscriptions.by_regex):
@@ -183,7 +188,7 @@ def maybe_resolve(
         run = ResolveRegexes(
             group.group_id,
             order,
-            tuple(topics.names()),
+            tuple(topics.names() if describes is None else filter(describes, topics.names())),
             topics.version,
             at.wall_ms,
             before_run,

@@ -353,7 +353,7 @@ async def there_is_no_authorizer(run: Run, version: int) -> None:
     )
 
 
-@scenario("6 DescribeClientQuotas", versions=QUOTAS)
+@scenario("6 DescribeClientQuotas", versions=QUOTAS, in_turn="quotas")
 async def no_entity_has_a_quota(run: Run, version: int) -> None:
     for parts in (
         [],

@@ -1,0 +1,134 @@
+"""What a client that ignores throttle times gets through, and how fast it connects: here and on a Kafka."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from harness.daemon import MusterDaemon
+from harness.kafka_broker import KafkaBroker
+from harness.processes import ServerProcess
+from harness.wire import WireClient
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records.records import Record, encode_batch
+from tests.quotas.asking import Parts, alteration, described, entry, quotas_in
+
+pytestmark = [pytest.mark.usefixtures("java"), pytest.mark.timeout(180)]
+
+TOPIC: Final = "t"
+RATE: Final = 100_000
+BATCH_BYTES: Final = 20_000
+FLOOD: Final = 45
+"""Batches: those of two seconds at once, as the windows are three, and then some seven seconds of them."""
+SETTINGS: Final = {"quota.window.num": "3"}
+TENTH: Final = 1.1
+HELD_S: Final = 4.0
+"""Longest time that a connection is held: Kafka looks twice a second."""
+
+
+@pytest.fixture(scope="module")
+def both(
+    java: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[ServerProcess, ServerProcess]]:
+    folder: Path = tmp_path_factory.mktemp("both")
+    with (
+        KafkaBroker(folder / "kafka", SETTINGS) as kafka,
+        MusterDaemon(folder / "muster", SETTINGS) as muster,
+    ):
+        for server in (kafka, muster):
+            with WireClient(server.bootstrap) as client:
+                topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
+                client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7)
+        yield kafka, muster
+
+
+def limit(server: ServerProcess, parts: Parts, **quotas: float) -> None:
+    """Set quotas; returns when they are in force."""
+    with WireClient(server.bootstrap) as client:
+        assert client.ask(alteration(entry(parts, **quotas)), 1).entries[0].error_code == 0
+        asked: DescribeClientQuotasRequest = described()
+        deadline = time.monotonic() + 10
+        while quotas_in(client.ask(asked, 1)).get(tuple(sorted(parts.items()))) != quotas:
+            assert time.monotonic() < deadline
+
+
+def produced_per_s(server: ServerProcess) -> float:
+    """Bytes a second that a producer gets through that sends all it has at once, and never waits."""
+    records = encode_batch([Record(key=None, value=bytes(BATCH_BYTES), timestamp_ms=1_790_000_000_000)])
+    data = [TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)])]
+    request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=5_000, topic_data=data)
+    with WireClient(server.bootstrap, "flood") as client:
+        began_s = time.monotonic()
+        for _ in range(FLOOD):  # They fit into the sockets' buffers.
+            client.send(request, 9)
+        for _ in range(FLOOD):
+            assert client.receive().responses[0].partition_responses[0].error_code == 0
+        return FLOOD * BATCH_BYTES / (time.monotonic() - began_s)
+
+
+def fetched_per_s(server: ServerProcess) -> float:
+    """Bytes a second that a consumer gets that asks again at once, whatever it is told."""
+    offset = size = 0
+    with WireClient(server.bootstrap, "thirst") as client:
+        began_s = time.monotonic()
+        while offset < FLOOD:
+            wanted = [FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=2 * BATCH_BYTES)]
+            topics = [FetchTopic(topic=TOPIC, partitions=wanted)]
+            answer = client.ask(
+                FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=topics),
+                11,
+            )
+            for part in (part for topic in answer.responses for part in topic.partitions):
+                whole = len(part.records or b"") // BATCH_BYTES
+                offset, size = offset + whole, size + whole * BATCH_BYTES
+        return size / (time.monotonic() - began_s)
+
+
+def test_a_raw_client_gets_through_what_kafka_lets_through(both: tuple[ServerProcess, ServerProcess]) -> None:
+    """Within a tenth, in both directions."""
+    for server in both:
+        limit(server, {"client-id": "flood"}, producer_byte_rate=RATE)
+        limit(server, {"client-id": "thirst"}, consumer_byte_rate=RATE)
+    kafka, muster = both
+    with ThreadPoolExecutor(2) as threads:
+        for measured in (produced_per_s, fetched_per_s):
+            theirs, ours = threads.map(measured, (kafka, muster))
+            assert theirs / TENTH <= ours <= theirs * TENTH, (
+                f"{measured.__name__}: {theirs:.0f}, here {ours:.0f}"
+            )
+
+
+def closed_of(server: ServerProcess, address: str, count: int) -> int:
+    """How many of the connections from an address, which came one after the other, are closed by the server."""
+    host, port = server.bootstrap.rsplit(":", 1)
+    made = [
+        socket.create_connection((host, int(port)), timeout=HELD_S, source_address=(address, 0))
+        for _ in range(count)
+    ]
+    closed = 0
+    for connected in reversed(made):  # Those that were let in came first: the first that stays ends the wait.
+        try:
+            closed += connected.recv(1) == b""
+        except TimeoutError:
+            break
+    for connected in made:
+        connected.close()
+    return closed
+
+
+def test_as_many_connections_of_an_address_stay_as_on_kafka(
+    both: tuple[ServerProcess, ServerProcess],
+) -> None:
+    """Two seconds' worth at 2 a second; the others are held, and closed. 127.0.0.1 is not limited."""
+    for server in both:
+        limit(server, {"ip": "127.0.0.9"}, connection_creation_rate=2)
+    assert [closed_of(server, "127.0.0.9", 8) for server in both] == [4, 4]
