@@ -24,7 +24,7 @@ MINUTES ?=
 COMMIT ?=
 ONLY ?=
 
-ALSO = compiled run-compiled wheel check format docs constraints clean demo \
+ALSO = compiled run-compiled wheel check format docs constraints clean demo demo-secure \
 	spoken test-compiled test-long test-long-rotation conformance simulation mutants mutants-rotation \
 	soak soak-kill soak-log soak-disk soak-storms soak-migration soak-transactions \
 	bench bench-quick bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed profile spark-cluster
@@ -124,6 +124,10 @@ format: $(VENV)/.dev
 
 demo: $(VENV)/.dev
 	$(BIN)/python -m bench.demo
+
+# From nothing to SASL_SSL with SCRAM and ACLs: the walk of docs/security.md.
+demo-secure: $(VENV)/.dev
+	$(BIN)/python -m bench.demo_secure
 
 # A master and two workers of Spark on loopback, until Ctrl-C: its URL is what --master of the jobs wants.
 spark-cluster: $(VENV)/.dev

@@ -18,6 +18,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
+from muster.client_properties import DEFAULT_BOOTSTRAP as DEFAULT_BOOTSTRAP
 from muster.client_properties import ClientSettings
 from protocol.codec.codec import spec
 from protocol.errors import DecodeError, EncodeError, ErrorCode
@@ -25,7 +26,6 @@ from protocol.framing import decode_response, encode_request
 from protocol.messages import RESPONSES
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
-DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 RETRY_EVERY_S: Final = 0.2
 
 _SIZE_BYTES: Final = 4  # A request begins with its length, which aiokafka writes itself.
@@ -139,6 +139,11 @@ class Cluster:
         self._client = client
         self._bootstrap = bootstrap
         self._settings = settings
+
+    @property
+    def settings(self) -> ClientSettings:
+        """How the cluster was connected to."""
+        return self._settings
 
     @property
     def patience_s(self) -> float:

@@ -24,6 +24,22 @@ from muster.usage import UsageError
 BOOTSTRAP_VARIABLE: Final = "MUSTER_BOOTSTRAP"
 
 
+TOKEN_VARIABLE: Final = "MUSTER_HTTP_TOKEN"
+TOKEN_MAX: Final = 1024
+
+
+def _token(file: Path | None) -> str | None:
+    """The token in the file, else in the environment. Raises UsageError."""
+    if file is None:
+        return os.environ.get(TOKEN_VARIABLE) or None
+    try:
+        with file.open(encoding="ascii") as opened:
+            return opened.read(TOKEN_MAX + 2).strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UsageError(f"--http-token-file {file} cannot be read: {reason}") from None
+
+
 @cache
 def _say_passed_over(file: Path, names: tuple[str, ...]) -> None:
     """Say once what of a file means nothing here, however often it is connected."""
@@ -47,8 +63,21 @@ class Endpoint:
         Path | None, Parameter(help="properties of a Kafka client: timeouts, client id, SASL, TLS")
     ] = None
 
+    http_token_file: Annotated[
+        Path | None,
+        Parameter(
+            env_var=f"{TOKEN_VARIABLE}_FILE",
+            help=f"file with the token that a Muster's HTTP asks for, else {TOKEN_VARIABLE}",
+        ),
+    ] = None
+
     def settings(self) -> ClientSettings:
-        """What the properties file says, or the defaults. Raises UsageError."""
+        """What the properties file says, or the defaults, and the token of HTTP. Raises UsageError."""
+        settings = self._from_file()
+        token = _token(self.http_token_file)
+        return settings if token is None else replace(settings, http_token=token)
+
+    def _from_file(self) -> ClientSettings:
         if self.command_config is None:
             return ClientSettings()
         try:

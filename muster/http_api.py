@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import h11
 
+from muster.client_properties import ClientSettings
 from muster.cluster import Cluster, ClusterError
 from protocol.messages.describe_configs import (
     ConfigResourceType,
@@ -59,6 +61,8 @@ class HttpApi:
 
     host: str
     port: int
+    tls: ssl.SSLContext | None = None
+    token: str | None = field(default=None, repr=False)
 
     async def get(self, path: str, **query: str) -> Any:
         """Return the JSON of an answer. Raises NoHttp, also for an answer that is a refusal."""
@@ -130,10 +134,12 @@ class _Answer:
     @classmethod
     async def of(cls, api: HttpApi, path: str, query: dict[str, str], headers: dict[str, str]) -> _Answer:
         """Ask, and read the head of the answer. Raises OSError and RemoteProtocolError."""
-        answer = cls(*await asyncio.open_connection(api.host, api.port))
+        answer = cls(*await asyncio.open_connection(api.host, api.port, ssl=api.tls))
         host = f"[{api.host}]" if ":" in api.host else api.host
         target = f"{path}?{urlencode(query)}" if query else path
         all_headers = {"Host": f"{host}:{api.port}", "Connection": "close", **headers}
+        if api.token is not None:
+            all_headers["Authorization"] = f"Bearer {api.token}"
         request = h11.Request(method="GET", target=target, headers=list(all_headers.items()))
         try:
             for event in (request, h11.EndOfMessage()):
@@ -208,12 +214,16 @@ async def find_http(cluster: Cluster, node_id: int | None = None) -> HttpApi | N
     ]
     addresses = [text for value in listeners if value for text in value.split(",")]
     broker = cluster.address(asked).rpartition(":")[0]
-    found = (_reachable(text, broker) for text in addresses)
+    found = (_reachable(text, broker, cluster.settings) for text in addresses)
     return next((api for api in found if api is not None), None)
 
 
-def _reachable(text: str, broker: str) -> HttpApi | None:
-    """The address of a listener; None if it is on the loopback of another machine."""
+def _reachable(text: str, broker: str, settings: ClientSettings) -> HttpApi | None:
+    """How to reach a listener; None if it is on the loopback of another machine.
+
+    The address is what the cluster says it is: a token is shown over https, and on this machine, and not in clear
+    to others.
+    """
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
@@ -222,8 +232,11 @@ def _reachable(text: str, broker: str) -> HttpApi | None:
     if host is None or port is None:
         return None
     if host in _EVERY_INTERFACE:
-        return HttpApi(broker, port)
-    return None if _is_loopback(host) and not _is_loopback(broker) else HttpApi(host, port)
+        host = broker
+    elif _is_loopback(host) and not _is_loopback(broker):
+        return None
+    tls = settings.security.https_context() if parts.scheme == "https" else None
+    return HttpApi(host, port, tls, settings.http_token if tls or _is_loopback(host) else None)
 
 
 def _is_loopback(host: str) -> bool:

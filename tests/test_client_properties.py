@@ -73,7 +73,7 @@ def test_what_is_honoured_becomes_an_argument_of_the_client() -> None:
         (SASL | {"sasl.jaas.config": PLAIN.replace("username", "user")}, "sasl.jaas.config must be"),
         (
             {"security.protocol": "SSL", "ssl.truststore.location": "trust.jks"},
-            "ssl.truststore.location: only PEM can be read",
+            "ssl.truststore.location: trust.jks cannot be read: No such file",
         ),
         (
             {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": "/absent"},

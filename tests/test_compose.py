@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from coordinator.settings.http_listeners import HTTP_DEFAULT, http_listener
-from coordinator.settings.listeners import ListenerConfig
+from coordinator.settings.listeners import ListenerConfig, SecurityProtocol
 from coordinator.settings.model import Settings
 from coordinator.settings.sources import load
 from harness.daemon import MusterDaemon
@@ -59,6 +59,27 @@ def test_the_ports_that_are_published_are_those_that_the_host_is_given(
         f"127.0.0.1:{kafka.advertised_port}:{kafka.port}",
         f"127.0.0.1:{http.port}:{http.port}",
     ]
+
+
+def test_what_every_interface_is_given_asks_who_is_there_and_is_encrypted(services: dict[str, Any]) -> None:
+    """The secured daemon has no other listener, and its HTTP stays in the container."""
+    secured = services["muster-secured"]
+    given = load(parsed_overrides(secured["command"])).settings
+    assert given.endpoints == (
+        ListenerConfig("SASL_SSL", "", 9094, "localhost", 9094, SecurityProtocol.SASL_SSL),
+    )
+    assert secured["ports"] == ["9094:9094"]
+    assert [http_listener(each).host for each in given.muster_http_listeners] == ["127.0.0.1"]
+    published = {
+        name for name in services if any(port[:3] != "127" for port in services[name].get("ports", []))
+    }
+    assert published == {"muster-secured"}
+    assert secured["profiles"] == ["secured"], "without a key it would not start"
+    mounted = dict(reversed(volume.split(":")[:2]) for volume in secured["volumes"])
+    store = given.of_listener("SASL_SSL").text("ssl.keystore.location")
+    assert Path(store or "").parent == Path("/etc/muster")
+    assert mounted["/etc/muster"] == "./secured"
+    assert "secured" in mounted[str(given.data_directory)]
 
 
 def test_the_image_exposes_what_the_daemon_listens_on(settings: Settings) -> None:

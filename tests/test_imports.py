@@ -172,6 +172,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.metrics",
         "coordinator.offsets",
         "coordinator.runtime",
+        "coordinator.security",  # Stores of keys and certificates.
         "coordinator.server",
         "coordinator.settings",
         "coordinator.shard",
@@ -181,7 +182,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "protocol",
     ),
     # It starts the daemon, and knows no other part of it.
-    "muster": ("muster", "coordinator.daemon", "coordinator.settings", "protocol"),
+    # Stores of keys and certificates it reads as the daemon does.
+    "muster": (
+        "muster",
+        "coordinator.daemon",
+        "coordinator.security.tls",
+        "coordinator.settings",
+        "protocol",
+    ),
     # The history's events it reads with the classes that wrote them.
     "muster/groups": (
         "muster",

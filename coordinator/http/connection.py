@@ -88,12 +88,14 @@ class Connection(asyncio.Protocol):
         self._is_answered = False  # All of it; what is left is for the peer to close.
         self.deadline_ms = 0  # When it is closed, unless something happens.
         self.peer = ""
+        self._is_tls = False
 
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = self._transport.get_extra_info("peername")
+        self._is_tls = self._transport.get_extra_info("ssl_object") is not None
         self.peer = f"{peer[0]}:{peer[1]}" if peer else ""
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES, low=0)
         self.deadline_ms = self.host.now_ms() + REQUEST_MS
@@ -110,7 +112,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Close, but not before what was asked is answered. True: the transport is closed by us."""
         self.is_last = True
-        return self._answer is not None and self.stream is None and not self._lingers
+        return self._answer is not None and self.stream is None and not self._lingers and not self._is_tls
 
     def pause_writing(self) -> None:
         self.is_blocked = True
@@ -275,6 +277,8 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         if self._transport.can_write_eof():
             self._transport.write_eof()
+        else:  # TLS has no half of a connection: it is closed once both have said so.
+            self._transport.close()
 
     def refuse_surplus(self, problem: HttpProblem) -> None:
         """Answer with a problem before all was asked, and close: there are too many connections."""

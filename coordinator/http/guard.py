@@ -18,9 +18,13 @@ SHOWN_MAX: Final = 100
 
 
 class Guard:
-    """Knows the names under which this daemon may be asked: those of loopback, of listeners, and `names`."""
+    """Knows the names under which this daemon may be asked: those of loopback, of listeners, and `names`.
 
-    def __init__(self, names: Iterable[str]) -> None:
+    `schemes` are those that its listeners speak, http and https.
+    """
+
+    def __init__(self, names: Iterable[str], schemes: Iterable[str] = ("http",)) -> None:
+        self._schemes = tuple(schemes)
         self._names = LOOPBACK_NAMES | {name.lower() for name in names if name}
 
     def check(self, host: str | None, origin: str | None) -> None:
@@ -34,7 +38,8 @@ class Guard:
                 f"This daemon is not called {_shown(host)}: ask for it by an address, by localhost, or by a name "
                 "in muster.http.listeners or advertised.listeners.",
             )
-        if origin is not None and origin.lower() != f"http://{host or ''}".lower():
+        ours = {f"{scheme}://{host or ''}".lower() for scheme in self._schemes}
+        if origin is not None and origin.lower() not in ours:
             raise HttpProblem(403, f"Pages of {_shown(origin)} may not read this.")
 
     def _is_ours(self, name: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Protocol
 
@@ -40,6 +41,9 @@ UNREAD_WANTED_MS: Final = 2_000
 
 REFUSED_MAX: Final = 16
 """Surplus connections that are answered, and not yet closed; those beyond are closed without a word."""
+
+HANDSHAKE_S: Final = 10.0
+"""Longest handshake of TLS, of which there are never more at a time than connections."""
 
 BACKLOG: Final = 128
 CHECK_EVERY_MS: Final = 250
@@ -80,35 +84,40 @@ class HttpServer:
         self._opening: set[asyncio.Task[None]] = set()
         self._is_ticking = False
         self.addresses: list[str] = []
-        """Where it is bound, as `http://host:port`."""
+        """Where it is bound, as `http://host:port` or `https://host:port`."""
 
-    async def listen(self, listeners: Iterable[HttpListener]) -> None:
-        """Open every listener. Raises HttpBindError, with none left open."""
+    async def listen(self, listeners: Iterable[HttpListener], tls: ssl.SSLContext | None = None) -> None:
+        """Open every listener, those of https with `tls`. Raises HttpBindError, with none left open."""
         for listener in listeners:
             try:
-                await self._listen(listener)
+                await self._listen(listener, tls if listener.is_tls else None)
             except OSError as error:
                 self._acceptor.close()
                 reason = error.strerror or str(error)
-                where = _url(listener.host, listener.port)
+                where = _url(listener, listener.port)
                 raise HttpBindError(f"HTTP cannot be served on {where}: {reason}") from error
 
-    async def _listen(self, listener: HttpListener) -> None:
+    async def _listen(self, listener: HttpListener, tls: ssl.SSLContext | None) -> None:
         found = await self._loop.getaddrinfo(
             listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         sockets = bind(dict.fromkeys((family, address) for family, _, _, _, address in found))
-        self._acceptor.listen(sockets, BACKLOG, self._on_accepted)
-        self.addresses.append(_url(listener.host, sockets[0].getsockname()[1]))
+        self._acceptor.listen(sockets, BACKLOG, lambda accepted: self._on_accepted(accepted, tls))
+        self.addresses.append(_url(listener, sockets[0].getsockname()[1]))
 
-    def _on_accepted(self, accepted: socket.socket) -> None:
-        opening = self._loop.create_task(self._open(accepted))
+    def _on_accepted(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
+        if tls is not None and len(self._opening) >= CONNECTIONS_MAX:
+            accepted.close()  # In a handshake nothing can be answered.
+            self._acceptor.on_connection_gone()
+            return
+        opening = self._loop.create_task(self._open(accepted, tls))
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
 
-    async def _open(self, accepted: socket.socket) -> None:
+    async def _open(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
+        bounds: dict[str, Any] = {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": HANDSHAKE_S}
         try:
-            await self._loop.connect_accepted_socket(lambda: Connection(self), accepted)
+            await self._loop.connect_accepted_socket(lambda: Connection(self), accepted, **bounds)
         except OSError as error:
             log.info("HTTP connection not opened", reason=str(error))
             accepted.close()
@@ -195,6 +204,7 @@ def _make_room(connections: Collection[Connection]) -> bool:
     return True
 
 
-def _url(host: str, port: int) -> str:
-    shown = host or "0.0.0.0"
-    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+def _url(listener: HttpListener, port: int) -> str:
+    shown = listener.host or "0.0.0.0"
+    scheme = "https" if listener.is_tls else "http"
+    return f"{scheme}://[{shown}]:{port}" if ":" in shown else f"{scheme}://{shown}:{port}"

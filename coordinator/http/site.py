@@ -1,6 +1,7 @@
 """What is served where: the table of paths, and the checks that every request goes through.
 
-A request is checked in this order: method, Host and Origin, path, parameters. Handlers are in files of their own.
+A request is checked in this order: method, Host and Origin, token, path, parameters. Handlers are in files of
+their own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from coordinator.http.group_pages import GroupPages
 from coordinator.http.guard import Guard
 from coordinator.http.health import Health
 from coordinator.http.sources import Sources
+from coordinator.http.token import OPEN_PATHS, BearerToken
 from coordinator.http.work import StepQueue
 from coordinator.metrics.metrics import CONTENT_TYPE
 
@@ -29,9 +31,13 @@ METHODS: Final = "GET, HEAD"
 class HttpSite:
     """All that HTTP serves."""
 
-    def __init__(self, sources: Sources, names: Iterable[str], steps: StepQueue) -> None:
+    def __init__(
+        self, sources: Sources, names: Iterable[str], steps: StepQueue, token: BearerToken | None = None
+    ) -> None:
         """`names` are those that this daemon may be asked under, beside localhost."""
-        self._guard = Guard(names)
+        self._token = token
+        texts = sources.settings.muster_http_listeners
+        self._guard = Guard(names, {text.partition(":")[0].lower() for text in texts})
         self._streams = EventStreams(sources.history.partition, steps.run, sources.runtime.now_ms)
         self._routes = _routes(sources)
 
@@ -43,6 +49,8 @@ class HttpSite:
             )
         self._guard.check(request.headers.get("host"), request.headers.get("origin"))
         path, query = split_target(request.target)
+        if self._token is not None and path not in OPEN_PATHS:
+            self._token.check(request.headers.get("authorization"))
         route = self._routes.get(path)
         if route is None:
             raise HttpProblem(404, "There is nothing here: see docs/http.md for the paths.")

@@ -6,12 +6,15 @@ import asyncio
 
 import structlog
 
+from coordinator.http.encryption import server_context
 from coordinator.http.server import HttpBindError, HttpServer
 from coordinator.http.site import HttpSite
 from coordinator.http.sources import Sources
+from coordinator.http.token import TokenError, bearer_token
 from coordinator.http.work import StepQueue
 from coordinator.runtime.turn_share import TurnShare
-from coordinator.settings.http_listeners import OPTION, http_listener
+from coordinator.security.tls.problems import TlsProblem
+from coordinator.settings.http_listeners import OPTION, HttpListener, http_listener
 
 __all__ = ["HttpBindError", "Sources", "serve_http"]
 
@@ -23,17 +26,23 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 async def serve_http(sources: Sources, turn: TurnShare) -> HttpServer | None:
     """Serve HTTP where the settings say; return None if the default port is taken, as HTTP is then left out.
 
-    Raises HttpBindError for a listener that was set by hand. DescribeConfigs shows what was bound.
+    Raises HttpBindError for a listener that was set by hand, and for a token or a key store that cannot be used.
+    DescribeConfigs shows what was bound.
     """
     settings, broker = sources.settings, sources.broker
     listeners = [http_listener(text) for text in settings.muster_http_listeners]
+    try:
+        token = bearer_token(settings)
+        tls = server_context(settings) if any(each.is_tls for each in listeners) else None
+    except (TokenError, TlsProblem) as problem:
+        raise HttpBindError(f"HTTP cannot be served: {problem}") from None
     steps = StepQueue(asyncio.get_running_loop().call_soon, turn.is_over, broker.readers.submit)
     names = [each.host for each in listeners]
     names += [each.advertised_host for each in settings.endpoints]
-    site = HttpSite(sources, names, steps)
+    site = HttpSite(sources, names, steps, token)
     server = HttpServer(site, steps, broker.now_ms, sources.runtime.set_timer)
     try:
-        await server.listen(listeners)
+        await server.listen(listeners, tls)
     except HttpBindError as error:
         broker.bound[OPTION] = ""
         if "muster_http_listeners" in settings.model_fields_set:
@@ -42,6 +51,14 @@ async def serve_http(sources: Sources, turn: TurnShare) -> HttpServer | None:
         return None
     broker.bound[OPTION] = ",".join(server.addresses)
     log.info("HTTP is served", at=broker.bound[OPTION])
-    if any(each.host not in LOOPBACK for each in listeners):
-        log.warning("HTTP is not on loopback alone: whoever reaches it reads all of it, without a password")
+    _warn(listeners, has_token=token is not None)
     return server
+
+
+def _warn(listeners: list[HttpListener], *, has_token: bool) -> None:
+    """Log what whoever reaches a listener beyond loopback may read."""
+    others = [each for each in listeners if each.host not in LOOPBACK]
+    if others and not has_token:
+        log.warning("HTTP is not on loopback alone: whoever reaches it reads all of it, without a password")
+    elif any(not each.is_tls for each in others):
+        log.warning("HTTP is not on loopback alone: its token goes over the network in clear, without https")

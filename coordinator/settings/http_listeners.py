@@ -1,4 +1,4 @@
-"""The listeners of HTTP in `muster.http.listeners`, `http://host:port` each. Nothing is bound or resolved here."""
+"""The listeners of HTTP in `muster.http.listeners`, `http://host:port` or https. Nothing is bound or resolved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ OPTION: Final = "muster.http.listeners"
 HTTP_DEFAULT: Final = "http://127.0.0.1:9640"
 
 _ENDPOINT: Final = re.compile(
-    r"http://(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\[\]:/@?#\s]*)):(?P<port>[0-9]{1,5})/?", re.IGNORECASE
+    r"(?P<scheme>https?)://(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\[\]:/@?#\s]*)):(?P<port>[0-9]{1,5})/?",
+    re.IGNORECASE,
 )
 _EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})
 _MAX_PORT: Final = 65535
@@ -24,16 +25,18 @@ class HttpListener:
 
     host: str
     port: int
+    is_tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses(Words):
-    """A list separated by commas of `http://host:port`, no port twice; the value is the list of its texts."""
+    """A list separated by commas of `http://host:port` or https, no port twice; the value is the list of texts."""
 
     @property
     def allowed(self) -> str:
         return (
-            f"a list separated by commas of http://host:port, each port from 0 to {_MAX_PORT} and given once"
+            "a list separated by commas of http://host:port or https://host:port, "
+            f"each port from 0 to {_MAX_PORT} and given once"
         )
 
     def parse(self, value: object) -> tuple[str, ...]:
@@ -42,7 +45,7 @@ class Addresses(Words):
             listeners = [http_listener(text) for text in texts]
         except ValueError:
             raise ValueError(self.allowed) from None
-        chosen = [listener for listener in listeners if listener.port]
+        chosen = [(listener.host, listener.port) for listener in listeners if listener.port]
         if len(set(chosen)) < len(chosen):
             raise ValueError(self.allowed)
         return texts
@@ -57,4 +60,5 @@ def http_listener(text: str) -> HttpListener:
     if match is None or int(match["port"]) > _MAX_PORT:
         raise ValueError(text)
     host = match["v6"] or match["host"] or ""
-    return HttpListener("" if host in _EVERY_INTERFACE else host, int(match["port"]))
+    is_tls = match["scheme"].lower() == "https"
+    return HttpListener("" if host in _EVERY_INTERFACE else host, int(match["port"]), is_tls)

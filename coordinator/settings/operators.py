@@ -53,6 +53,26 @@ class OperatorSettings(BaseModel):
         (HTTP_DEFAULT,),
         description="Where HTTP is served, for health, metrics and the read-only API; empty: nowhere.",
     )
+    muster_http_token: Annotated[str | None, FreeText(optional=True)] = Field(
+        None,
+        repr=False,
+        description="What requests have to show as their bearer token; else none is asked for.",
+    )
+    muster_http_token_file: Annotated[str | None, FreeText(optional=True)] = Field(
+        None, description="The file that has this token, in place of it."
+    )
+    muster_http_ssl_keystore_type: Annotated[str, Choice(("JKS", "PKCS12", "PEM"), is_exact=True)] = Field(
+        "PEM", description="The kind of key store of https listeners."
+    )
+    muster_http_ssl_keystore_location: Annotated[str | None, FreeText(optional=True)] = Field(
+        None, description="The file with the key and the certificates of https listeners."
+    )
+    muster_http_ssl_keystore_password: Annotated[str | None, FreeText(optional=True)] = Field(
+        None, repr=False, description="Its password; not for PEM."
+    )
+    muster_http_ssl_key_password: Annotated[str | None, FreeText(optional=True)] = Field(
+        None, repr=False, description="The key's own password; else that of the store."
+    )
 
     muster_turn_log_ms: Count = Field(
         100, description="A turn of the event loop that takes so long, of CPU or by the clock, is logged."

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Final
 
-from coordinator.topics.broker_options import BROKER_OPTIONS
+from coordinator.topics.broker_options import BROKER_OPTIONS, SECRET
 from coordinator.topics.dynamic_settings import plain_text
 from coordinator.topics.settings import TopicSettings
 from protocol.messages.describe_configs import ConfigType
@@ -92,4 +92,6 @@ def _type(name: str, value: object) -> ConfigType:
     """Return Kafka's type of the setting; for a setting of Muster's own, the type that fits the value."""
     if name in BROKER_OPTIONS:
         return BROKER_OPTIONS[name].type
+    if name.endswith(SECRET):
+        return ConfigType.PASSWORD
     return ConfigType.LONG if isinstance(value, int) else ConfigType.STRING

@@ -376,5 +376,8 @@ def _option(line: str) -> tuple[str, BrokerOption]:
 
 BROKER_OPTIONS: Final[Mapping[str, BrokerOption]] = dict(map(_option, _TABLE.strip().splitlines()))
 
-SECRET: Final = tuple(name for name, option in BROKER_OPTIONS.items() if option.type is ConfigType.PASSWORD)
+SECRET: Final = (
+    *(name for name, option in BROKER_OPTIONS.items() if option.type is ConfigType.PASSWORD),
+    "muster.http.token",
+)
 """The options whose values are shown to no client."""

@@ -20,6 +20,7 @@ from muster.sentences import say
 from storage.files import StorageError
 
 if TYPE_CHECKING:
+    from muster.connection import Endpoint
     from muster.log.entries import Entry
     from muster.log.import_offline import Imported
 
@@ -182,6 +183,9 @@ def import_command(
             name=("--bootstrap-server", "--bootstrap"), help="or a running cluster: host:port of any broker"
         ),
     ] = None,
+    command_config: Annotated[
+        Path | None, Parameter(help="properties of a Kafka client, for the cluster: SASL, TLS, timeouts")
+    ] = None,
     options: ImportOptions = ImportOptions(),
     as_json: AsJson = False,
 ) -> int:
@@ -190,11 +194,12 @@ def import_command(
     def run() -> int:
         from muster.log import output
 
-        if (directory is None) == (bootstrap is None):
+        is_online = bootstrap is not None or command_config is not None
+        if (directory is not None) == is_online:
             raise LogToolError("give either a log directory or --bootstrap")
-        if bootstrap and options.keep_commit_times:
+        if is_online and options.keep_commit_times:
             raise LogToolError("--keep-commit-times: a cluster says by itself when offsets were committed")
-        result = _imported(file, directory, bootstrap, options)
+        result = _imported(file, directory or _endpoint(bootstrap, command_config), options)
         if as_json:
             output.show_json(output.imported_json(result, options.dry_run))
         else:
@@ -224,7 +229,13 @@ def _entries(source: LogSource, shown: EntryOptions) -> Iterator[Entry]:
         yield from islice(found, shown.limit)
 
 
-def _imported(file: Path, directory: Path | None, bootstrap: str | None, options: ImportOptions) -> Imported:
+def _endpoint(bootstrap: str | None, command_config: Path | None) -> Endpoint:
+    from muster.connection import Endpoint
+
+    return Endpoint(bootstrap=bootstrap, command_config=command_config)
+
+
+def _imported(file: Path, into: Path | Endpoint, options: ImportOptions) -> Imported:
     """Import the wanted rows into the directory, or else the cluster; the whole file is checked before that."""
     from muster.log.import_offline import Imported, import_offline
     from muster.log.progress import progress
@@ -236,12 +247,11 @@ def _imported(file: Path, directory: Path | None, bootstrap: str | None, options
         return Imported(rows, set(groups))
     chosen = (row for row in read_rows(file) if row.group in groups)
     with progress("importing", rows, is_bytes=False) as advance:
-        if directory is not None:
-            return import_offline(directory, groups, chosen, options.keep_commit_times, advance)
+        if isinstance(into, Path):
+            return import_offline(into, groups, chosen, options.keep_commit_times, advance)
         from muster.log.import_online import import_to
 
-        assert bootstrap is not None
-        return import_to(bootstrap, groups, chosen, advance)
+        return import_to(into, groups, chosen, advance)
 
 
 def _opened(path: Path) -> LogSource:

@@ -11,13 +11,15 @@ from collections.abc import Iterable
 from itertools import groupby, islice
 from typing import Final
 
-from muster.cluster import Cluster, ClusterError, connected
+from muster.cluster import Cluster, ClusterError
+from muster.connection import Endpoint
 from muster.groups.descriptions import LiveMembersError, require_no_members
 from muster.groups.offsets import Committed, commit
 from muster.log.import_offline import Imported
 from muster.log.places import LogToolError
 from muster.log.progress import Advance
 from muster.log.rows import OffsetRow
+from muster.usage import UsageError
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
@@ -25,17 +27,17 @@ ROWS_PER_REQUEST: Final = 1000
 
 
 def import_to(
-    bootstrap: str, groups: frozenset[str], rows: Iterable[OffsetRow], advance: Advance
+    endpoint: Endpoint, groups: frozenset[str], rows: Iterable[OffsetRow], advance: Advance
 ) -> Imported:
     """Connect to the cluster and import `rows`, all of `groups`. Raises LogToolError."""
 
     async def run() -> Imported:
-        async with connected(bootstrap) as cluster:
+        async with endpoint.connected() as cluster:
             return await import_online(cluster, groups, rows, advance)
 
     try:
         return asyncio.run(run())
-    except ClusterError as error:
+    except (ClusterError, UsageError) as error:
         raise LogToolError(str(error)) from error
 
 

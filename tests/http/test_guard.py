@@ -62,3 +62,11 @@ def test_a_page_of_another_site_is_refused(origin: str) -> None:
     with pytest.raises(HttpProblem) as refused:
         GUARD.check("localhost:9640", origin)
     assert refused.value.status == 403
+
+
+def test_with_https_alone_a_page_of_http_is_another_site() -> None:
+    encrypted = Guard([], {"https"})
+    encrypted.check("localhost:9640", "https://localhost:9640")
+    with pytest.raises(HttpProblem) as refused:
+        encrypted.check("localhost:9640", "http://localhost:9640")
+    assert refused.value.status == 403

@@ -18,6 +18,7 @@ from harness.daemon import ROOT, MusterDaemon
 from harness.http_client import get
 from harness.processes import wait_until
 from harness.wire import WireClient
+from muster.client_properties import ClientSettings
 from muster.groups.live_watch import line_of
 from muster.groups.why.live import waiting_from
 from muster.groups.why.waiting import MissingMember, Waiting, sentences
@@ -194,7 +195,7 @@ async def test_a_stream_without_an_event_is_gone_on_with_where_it_began(event_id
 def test_http_is_asked_only_where_it_can_be_that_of_the_broker(
     listener: str, broker: str, found: HttpApi | None
 ) -> None:
-    assert _reachable(listener, broker) == found
+    assert _reachable(listener, broker, ClientSettings()) == found
 
 
 def test_what_a_consumer_group_waits_for_has_partitions_of_one_and_times_of_the_other() -> None:

@@ -276,12 +276,13 @@ def test_a_listener_is_a_url(text: str, listener: HttpListener) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("https://localhost:1", "localhost:1", "http://localhost", "http://localhost:65536", "http://a:1/x"),
+        *("ftp://localhost:1", "localhost:1", "http://localhost", "http://localhost:65536", "http://a:1/x"),
         *(
             "http://user@a:1",
             "http://a b:1",
             "http://a:1,",
             "http://a:1,http://a:1",
+            "http://a:1,https://a:1",
             "http://a:\N{ARABIC-INDIC DIGIT ONE}",
         ),
     ],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ class Reach:
     """
 
     bootstrap: str
-    kafka: Mapping[str, str]
+    kafka: Mapping[str, str] = field(repr=False)  # A password may be among them.
     topic: str
     begins: Ends
     planned: Ends

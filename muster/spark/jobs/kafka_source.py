@@ -25,7 +25,7 @@ def read_topic(step: Step) -> DataFrame:
     step.spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
     source = step.spark.readStream.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
     source = source.options(**_FETCHING)
-    source = source.options(**{f"kafka.{name}": value for name, value in options.kafka.items()})
+    source = source.options(**{f"kafka.{name}": value for name, value in options.source.items()})
     return source.options(
         **{
             "assign": json.dumps({step.topic: sorted(step.log_ends)}),

@@ -39,8 +39,12 @@ class RunOptions:
     watermark_ms: int = 60_000  # How late a record may be; after that its minute or window is over.
     max_offsets_per_batch: int | None = None  # None: the job's default.
     every_ms: int | None = None  # How often a continuous run looks for new records; None: run once.
-    kafka: Mapping[str, str] = field(default_factory=dict)  # Clients' settings, under the names that Java's
-    # client and librdkafka share: `security.protocol` and the like.
+    kafka: Mapping[str, str] = field(
+        default_factory=dict, repr=False
+    )  # Of librdkafka's clients, by its names.
+    source: Mapping[str, str] = field(
+        default_factory=dict, repr=False
+    )  # Of Spark's Kafka source, by Java's names.
     topic: str | None = None  # None: the job's own.
     noisy_per_second: float = 1.0  # commits: a group is noisy above this, per partition.
     storm_window_ms: int = 300_000  # rebalances: length of the windows.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from muster.spark.clients import error_text, new_group_reader
+from muster.spark.connections import ClientPropertiesError, librdkafka_security
 from muster.spark.executors import CLIENTS_NEED, require_on_executors
 from muster.spark.java import SparkUnavailableError
 from muster.spark.members.checks import ClusterQueries, check_committed, check_options, check_settings
@@ -50,6 +52,7 @@ def run(
     positions: Positions | None = None,
     continuous: bool = False,
     settings: Mapping[str, str] | None = None,
+    command_config: str | os.PathLike[str] | None = None,
     batch_rows: int = BATCH_ROWS,
     commit_interval_s: float = COMMIT_INTERVAL_S,
     stall_timeout_s: float = STALL_TIMEOUT_S,
@@ -59,7 +62,8 @@ def run(
 
     Each member hands batches of at most `batch_rows` rows to `process`, and commits what it has processed every
     `commit_interval_s`, on revocation and at the end. A `continuous` run ends by `stop` alone. `settings` are
-    the stock client's, over `plan.DEFAULTS`. `process` and `positions` are sent to the executors.
+    the stock client's, over `plan.DEFAULTS`; `command_config` is the properties file of a Kafka client, of which
+    the security is taken. `process` and `positions` are sent to the executors.
 
     Raises MembersError: at once, before anything starts, for options that cannot be, and for more members than
     slots that are free; later when the last of `attempts` has failed. An attempt fails if one of its members
@@ -73,7 +77,7 @@ def run(
         members,
         process,
         positions,
-        settings=effective_settings(settings or {}, has_positions=positions is not None),
+        settings=effective_settings(_given(settings, command_config), has_positions=positions is not None),
         batch_rows=batch_rows,
         commit_interval_s=commit_interval_s,
         stall_timeout_s=stall_timeout_s,
@@ -81,13 +85,19 @@ def run(
     return _run_plan(spark, plan, attempts, continuous=continuous)
 
 
-def stop(bootstrap: str, group_id: str, topic: str, settings: Mapping[str, str] | None = None) -> None:
+def stop(
+    bootstrap: str,
+    group_id: str,
+    topic: str,
+    settings: Mapping[str, str] | None = None,
+    command_config: str | os.PathLike[str] | None = None,
+) -> None:
     """Stop the group's run: its members finish their batch, commit and leave, and `run` returns.
 
     From any process, on any machine. It is a commit to the group `GROUP_ID.stop`, for `topic`, one of the
     run's; the run deletes that group when it begins and when it ends. Raises MembersError.
     """
-    connection = {**(settings or {}), "bootstrap.servers": bootstrap}
+    connection = {**_given(settings, command_config), "bootstrap.servers": bootstrap}
     consumer = new_group_reader(connection, stop_group_id(group_id))
     asked_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     try:
@@ -100,6 +110,16 @@ def stop(bootstrap: str, group_id: str, topic: str, settings: Mapping[str, str] 
         consumer.close()
     if answers[0].error is not None:
         raise MembersError(f"asking group {group_id} to stop: {answers[0].error.str()}")
+
+
+def _given(
+    settings: Mapping[str, str] | None, command_config: str | os.PathLike[str] | None
+) -> dict[str, str]:
+    """The settings, over what the properties file stands for. Raises MembersError."""
+    try:
+        return {**librdkafka_security(command_config), **(settings or {})}
+    except ClientPropertiesError as error:
+        raise MembersError(str(error)) from None
 
 
 def _run_plan(spark: SparkSession, plan: Plan, attempts: int, *, continuous: bool) -> RunReport:

@@ -89,7 +89,7 @@ class Plan:
     process: Process
     positions: Positions | None = None
     ends: Mapping[TopicPartition, int] | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)  # A password may be among them.
     batch_rows: int = BATCH_ROWS
     commit_interval_s: float = COMMIT_INTERVAL_S
     stall_timeout_s: float = STALL_TIMEOUT_S

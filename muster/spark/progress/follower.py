@@ -24,6 +24,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from muster.spark.connections import ClientPropertiesError, librdkafka_security
 from muster.spark.errors import PassingError
 from muster.spark.progress.checkpoint import Checkpoint
 from muster.spark.progress.checkpoint_files import CheckpointFiles
@@ -55,13 +56,15 @@ def follow(
     on_conflict: OnConflict = "refuse",
     stop_query: bool = False,
     client: Mapping[str, object] | None = None,
+    command_config: str | os.PathLike[str] | None = None,
     start_timeout_s: float = START_TIMEOUT_S,
 ) -> Follower:
     """Commit the end offsets of each finished batch of the checkpoint's query to a group, until closed.
 
     Call it before the query starts: then what is refused is refused before the first batch runs. `checkpoint` is
-    the query's `checkpointLocation`, `client` has further settings of librdkafka (security, for one), `topics`
-    leaves all others out. With `stop_query` the query is stopped if following it has to stop.
+    the query's `checkpointLocation`; `topics` leaves all others out. `command_config` is the properties file of a
+    Kafka client, of which the security is taken; `client` has further settings of librdkafka. With `stop_query`
+    the query is stopped if following it has to stop.
 
     Raises ProgressError, of which ConflictError if the group stands later than the checkpoint in any partition
     (unless `on_conflict` is "reset"), LiveMembersError if it has members, CheckpointError if the checkpoint
@@ -75,7 +78,11 @@ def follow(
             f"on_conflict 'refuse' or 'reset'; got {root!r}, {group_id!r}, {topics!r} and {on_conflict!r}"
         )
     read = Checkpoint(CheckpointFiles(spark, root))
-    group = GroupOffsets(bootstrap, group_id, client or {})
+    try:
+        settings = {**librdkafka_security(command_config), **(client or {})}
+    except ClientPropertiesError as error:
+        raise ProgressError(str(error)) from None
+    group = GroupOffsets(bootstrap, group_id, settings)
     progress = GroupProgress(read, group, wanted, may_reset=on_conflict == "reset")
     follower = Follower(spark, read, group, progress, stop_query=stop_query)
     follower.start(start_timeout_s)

@@ -1,0 +1,84 @@
+"""docs/kafka-security.md has every fact that code and tests cite: "S12" in a comment is S12 of that page.
+
+The letters L, T, S, Q and F are that page's everywhere. An A is one of docs/kafka.md, whose A numbers are about
+consumer groups, but for the rooms of security, where it is one of this page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.protocol.test_versions import REPORTED, WITH_A_RECEIVER
+from tests.test_kafka_page import ROOT, sources, texts
+
+PAGE = ROOT / "docs" / "kafka-security.md"
+ROOMS_OF_SECURITY = ("coordinator/security/", "coordinator/access/", "coordinator/quotas/", "tests/security/")
+
+FACT = re.compile(r"^- \*\*([LTSAQF]\d+)\*\* \S", re.MULTILINE)
+CITED = re.compile(r"(?<![\w.$=<>~/-])([LTSQF]\d{1,2})(?![\w%]|\.\d)")
+CITED_WITH_A = re.compile(r"(?<![\w.$=<>~/-])([LTSAQF]\d{1,2})(?![\w%]|\.\d)")
+NO_CITATIONS = {"T61"}  # A character set of X.690.
+LIMITS = (21, 22)  # Of section 5; those before them are its table.
+TOKENS = {38, 39, 40, 41}  # Of delegation: A18 to A20 in place of a row.
+API_ROW = re.compile(r"^\| (\d+[^|]*) \|", re.MULTILINE)
+API_KEYS = re.compile(r"\b(\d+)(?: to (\d+))?")
+
+
+def facts() -> list[str]:
+    return FACT.findall(PAGE.read_text())
+
+
+def is_of_security(source: Path) -> bool:
+    return source.is_relative_to(ROOT) and str(source.relative_to(ROOT)).startswith(ROOMS_OF_SECURITY)
+
+
+def unknown_citations(files: Iterable[Path]) -> dict[str, str]:
+    """The citations that the page does not have, with the first file that makes them."""
+    known = set(facts()) | NO_CITATIONS
+    found: dict[str, str] = {}
+    for source in files:
+        pattern = CITED_WITH_A if is_of_security(source) else CITED
+        for text in texts(source):
+            for number in set(pattern.findall(text)) - known:
+                found.setdefault(number, str(source))
+    return found
+
+
+def test_every_cited_fact_is_on_the_page() -> None:
+    assert unknown_citations(sources()) == {}
+
+
+def test_a_citation_of_what_the_page_does_not_have_is_found(tmp_path: Path) -> None:
+    none, beyond = f"S{99}", f"T{38}"  # In pieces, or they would be found here as well.
+    file = tmp_path / "made_up.py"
+    file.write_text(f'"""Frames before a login are bounded (S1), never by {none}."""\nS98 = 0  # {beyond}\n')
+    assert unknown_citations([file]) == {none: str(file), beyond: str(file)}
+
+
+def test_facts_are_numbered_without_gaps_and_once() -> None:
+    lengths = {"L": 11, "T": 37, "S": 44, "A": 28, "Q": 17, "F": 14}
+    numbered = {
+        letter: [f"{letter}{number}" for number in range(1, most + 1)] for letter, most in lengths.items()
+    }
+    numbered["Q"] += [f"Q{number}" for number in LIMITS]
+    assert facts() == [number for letter in lengths for number in numbered[letter]]
+
+
+def test_what_the_page_cites_of_itself_is_there() -> None:
+    cited = set(CITED_WITH_A.findall(PAGE.read_text()))
+    assert {"T26", "S28", "A6", "Q21"} <= cited
+    assert cited - set(facts()) == set()
+
+
+def test_the_table_of_checks_has_one_row_for_every_api() -> None:
+    """Those that a running broker reports, and with a receiver of metrics; none is in two rows."""
+    table = PAGE.read_text().partition("| API | checks |")[2].partition("\n\n")[0]
+    keys = [
+        key
+        for cell in API_ROW.findall(table)
+        for first, last in API_KEYS.findall(cell)
+        for key in range(int(first), int(last or first) + 1)
+    ]
+    assert sorted(keys) == sorted((REPORTED.keys() | WITH_A_RECEIVER.keys()) - TOKENS)
