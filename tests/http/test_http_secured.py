@@ -41,7 +41,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MusterDaemon, int]]:
     daemon, port = daemon_with_http(tmp_path_factory.mktemp("http_token"), **{"muster.http.token": TOKEN})
     with daemon:
-        wait_until(lambda: get(port, "/readyz").status == 200, "the shards are loaded", PATIENCE_S)
+        wait_until(lambda: get(port, "/readyz", BEARER).status == 200, "the shards are loaded", PATIENCE_S)
         yield daemon, port
 
 
