@@ -188,6 +188,22 @@ def test_strangers_in_a_handshake_hold_up_nobody(
             {"muster.http.listeners": f"https://{HOST}:0", "muster.http.ssl.keystore.location": "/absent"},
             "/absent cannot be read",
         ),
+        (
+            {
+                "muster.http.listeners": f"https://{HOST}:0",
+                "muster.http.ssl.keystore.location": "/absent",
+                "muster.http.ssl.keystore.password": "a-canary",
+            },
+            "ssl.keystore.password is not for the type PEM",
+        ),
+        (
+            {
+                "muster.http.listeners": f"https://{HOST}:0",
+                "muster.http.ssl.keystore.location": "/absent",
+                "muster.http.ssl.keystore.type": "PKCS12",
+            },
+            "ssl.keystore.location is given without ssl.keystore.password",
+        ),
     ],
 )
 def test_what_cannot_be_used_keeps_the_daemon_from_starting(
