@@ -14,6 +14,7 @@ import structlog
 
 from coordinator.purgatory.delayed import TimerOwner
 from coordinator.runtime.clock import Clock
+from coordinator.security.failed_logins import FailedLogins, delay_ms
 
 HELD_BYTES_MAX: Final = 16 << 20
 """Bytes of unfinished frames of all strangers together; beyond it the one that holds the most is closed."""
@@ -62,6 +63,7 @@ class Strangers:
         self._timeout_ms = timeout_ms if idle_ms < 0 else min(idle_ms, timeout_ms)
         self._present: set[Stranger] = set()
         self._held_bytes = 0
+        self._failed_logins = FailedLogins()
         self.failed = 0
         """Number of them whose login, or TLS handshake, has failed since the start."""
         self.turned_away = 0
@@ -112,6 +114,13 @@ class Strangers:
     def delay(self, stranger: Stranger, delay_ms: int) -> None:
         """Have `stranger.end` called in `delay_ms`, or at its deadline if that is sooner."""
         self._set_timer(self, stranger, min(self._clock.now_ms() + delay_ms, stranger.deadline_ms))
+
+    def failure_delay_ms(self, stranger: Stranger, user: str, first_ms: int) -> int:
+        """Count a wrong password of `user`; return how long its end is held back, the first one's being `first_ms`.
+
+        It is twice as long for each that came from the same address within a minute (F3).
+        """
+        return delay_ms(first_ms, self._failed_logins.count(stranger.ip, user, self._clock.now_ms()))
 
     def timer_fired(self, stranger: Stranger) -> None:
         """End one whose time is over."""
