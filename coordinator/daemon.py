@@ -323,7 +323,7 @@ class Daemon:
         self.server.max_connections = settings.max_connections
         self.server.max_connections_per_ip = settings.max_connections_per_ip
         self.server.max_connections_of_ip = overrides_of(settings.max_connections_per_ip_overrides)
-        self.server.limit_creation_rate(settings.max_connection_creation_rate)
+        self.server.listener_limits.follow(settings)
         self._verifier.is_enabled = settings.transaction_partition_verification_enable
         self._consumer_settings.assignment_interval_ms = assignment_interval_ms(settings)
 

@@ -24,12 +24,12 @@ from coordinator.topics.client_metrics_configs import (
 )
 from coordinator.topics.client_metrics_registry import ClientMetricsRegistry
 from coordinator.topics.config_values import InvalidConfig
-from coordinator.topics.dynamic_kinds import CHANGEABLE
+from coordinator.topics.dynamic_kinds import kind_of
 from coordinator.topics.dynamic_settings import text_of
 from coordinator.topics.group_configs import MAX_GROUP_ID_BYTES, MAX_GROUPS, checked
 from coordinator.topics.names import GROUP_EVENTS_TOPIC, is_internal, name_problem
 from coordinator.topics.refusal import Countdown, Refused
-from coordinator.topics.registry import DEFAULTS, TopicRegistry
+from coordinator.topics.registry import DEFAULTS, OnRefusable, TopicRegistry
 from coordinator.topics.settings import DynamicSettings, TopicSettings
 from coordinator.topics.topic import Topic
 from coordinator.topics.topic_config import KAFKA_DEFAULTS, TOPIC_KEYS, default_text, topic_config
@@ -57,7 +57,7 @@ TUNABLE_WHEN_INTERNAL: Final = frozenset(
 ELECTED_BY: Final = "min.insync.replicas"
 """A setting that elections depend on: Kafka lets it be set for all nodes together, but not for a single one."""
 
-BeginChange = Callable[[OnDone], None]
+BeginChange = Callable[[OnRefusable], None]
 """Begins a change, and calls its argument with the outcome later. Raises Refused."""
 
 
@@ -128,7 +128,7 @@ def _permitted(
 
 def _refuse_checked(check: BeginChange, refused: Refused) -> None:
     """Raise what the check of the change raises, or else `refused`."""
-    check(lambda _error: None)
+    check(lambda _error, _message=None: None)
     raise refused
 
 
@@ -150,8 +150,8 @@ def _begin(
         changing.when_changed(busy, lambda _: _begin(changing, busy, attempt, result, countdown))
         return
 
-    def done(error: ErrorCode) -> None:
-        result.error_code = error
+    def done(error: ErrorCode, message: str | None = None) -> None:
+        result.error_code, result.error_message = error, message
         countdown.end()
 
     try:
@@ -330,9 +330,12 @@ def _check_broker(name: str, node_id: int) -> None:
 
 
 def _alter_defaults(
-    registry: TopicRegistry, of_node: bool, change: Change, validate_only: bool, done: OnDone
+    registry: TopicRegistry, of_node: bool, change: Change, validate_only: bool, done: OnRefusable
 ) -> None:
-    """Change the dynamic settings of this node (`of_node`), or those of all nodes. Raises Refused."""
+    """Change the dynamic settings of this node (`of_node`), or those of all nodes. Raises Refused.
+
+    What was asked for of this node has certificates looked at again, whether it changes anything or not (T35).
+    """
     before = registry.settings.dynamic
     texts = change(before.of_node if of_node else before.of_all, _broker_list_default)
     dynamic = DynamicSettings(texts, before.of_all) if of_node else DynamicSettings(before.of_node, texts)
@@ -343,14 +346,20 @@ def _alter_defaults(
     if ELECTED_BY in dynamic.of_node:
         words = f"Broker-level {ELECTED_BY} cannot be altered while ELR is enabled."
         raise Refused(ErrorCode.INVALID_CONFIG, words)
-    if validate_only or dynamic == before:
-        done(ErrorCode.NONE)
+
+    def on_outcome(error: ErrorCode, message: str | None = None) -> None:
+        if of_node and not (error or validate_only):
+            registry.touch_node()
+        done(error, message)
+
+    if dynamic == before:
+        on_outcome(ErrorCode.NONE)
     else:
-        registry.alter_defaults(settings, done)
+        registry.alter_defaults(settings, on_outcome, validate_only)
 
 
 def _broker_list_default(name: str, operation: ConfigOperation) -> str:
-    kind = CHANGEABLE.get(name)
+    kind = kind_of(name)
     if kind is None:
         raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
     if kind.type is not ConfigType.LIST:

@@ -9,9 +9,11 @@ from typing import Final
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics import client_metrics_configs
 from coordinator.topics.broker_configs import BrokerConfig, broker_configs
-from coordinator.topics.dynamic_kinds import CHANGEABLE
+from coordinator.topics.config_values import ValueKind
+from coordinator.topics.dynamic_kinds import CHANGEABLE, kind_of
 from coordinator.topics.dynamic_settings import plain_text, values_of
 from coordinator.topics.group_configs import GROUP_KEYS, GroupKey, current_text
+from coordinator.topics.listener_kinds import parts_of
 from coordinator.topics.names import name_problem
 from coordinator.topics.refusal import Refused
 from coordinator.topics.settings import TopicSettings
@@ -113,7 +115,7 @@ def _topic_synonyms(config: TopicConfig, name: str) -> list[DescribeConfigsSynon
 def _synonyms_of(name: str, settings: TopicSettings) -> list[DescribeConfigsSynonym]:
     """Return the values of a broker setting by source: the current one first, Kafka's default last.
 
-    Kafka's default may stand under an older name, in other units.
+    Kafka's default may stand under an older name, in other units. Behind a listener's own are the general ones.
     """
     older = OLDER_NAMES.get(name)
     synonyms = [
@@ -123,6 +125,8 @@ def _synonyms_of(name: str, settings: TopicSettings) -> list[DescribeConfigsSyno
     ]
     if older and synonyms:
         synonyms.append(_synonym(*older, ConfigSource.DEFAULT_CONFIG))
+    if (parts := parts_of(name)) is not None:
+        synonyms += _synonyms_of(parts[1], settings)
     return synonyms
 
 
@@ -213,7 +217,7 @@ def _cluster_setting(name: str, text: str) -> DescribeConfigsResourceResult:
             value=_canonical(name, text),
             config_source=source,
             synonyms=[_synonym(name, text, source)],
-            config_type=CHANGEABLE[name].type,
+            config_type=_kind(name).type,
             documentation=None,
         )
     )
@@ -227,15 +231,21 @@ def _dynamic_setting(name: str, settings: TopicSettings) -> DescribeConfigsResou
             value=_canonical(name, text),
             config_source=source,
             synonyms=_synonyms_of(name, settings),
-            config_type=CHANGEABLE[name].type,
+            config_type=_kind(name).type,
             documentation=None,
         )
     )
 
 
 def _canonical(name: str, text: str) -> str:
-    kind = CHANGEABLE[name]
+    kind = _kind(name)
     return plain_text(kind.parse(name, text)) if kind.type is ConfigType.BOOLEAN else text.strip()
+
+
+def _kind(name: str) -> ValueKind:
+    kind = kind_of(name)
+    assert kind is not None, name
+    return kind
 
 
 def _concealed(shown: DescribeConfigsResourceResult) -> DescribeConfigsResourceResult:

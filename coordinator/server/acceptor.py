@@ -93,6 +93,7 @@ class Listening:
 
     socket: socket.socket
     on_accepted: OnAccepted
+    listener: str = ""
 
 
 class Acceptor:
@@ -107,13 +108,17 @@ class Acceptor:
         self._is_logged = False  # Whether the current pause was logged.
         self._try_again: asyncio.Handle | None = None
         self._rate: CreationRate | None = None  # None: the rate is not limited.
+        self._rates: dict[str, CreationRate] = {}  # Those of single listeners, beside it.
+        self._held_back: dict[Listening, asyncio.TimerHandle] = {}  # By the rate of their listener.
         self.held = HeldConnections(self.on_connection_gone)
 
-    def listen(self, sockets: Iterable[socket.socket], backlog: int, on_accepted: OnAccepted) -> None:
+    def listen(
+        self, sockets: Iterable[socket.socket], backlog: int, on_accepted: OnAccepted, listener: str = ""
+    ) -> None:
         """Listen on `sockets`; `on_accepted` is called with each connection, made non-blocking. Raises OSError."""
         for each in sockets:
             each.listen(backlog)
-            self._listening.append(Listening(each, on_accepted))
+            self._listening.append(Listening(each, on_accepted, listener))
             self._loop.add_reader(each, self._accept, self._listening[-1])
 
     def accept(self) -> None:
@@ -131,9 +136,22 @@ class Acceptor:
         if self._is_paused:
             self._resume_after(0)
 
+    def limit_rate_of(self, listener: str, per_second: int) -> None:
+        """Accept at most `per_second` a second on one listener, beside the rate of all."""
+        before = self._rates.get(listener)
+        if per_second >= INT32_MAX:
+            self._rates.pop(listener, None)
+        elif before is None or before.per_second != per_second:
+            self._rates[listener] = CreationRate(per_second, time.monotonic())
+        for each in [each for each in self._held_back if each.listener == listener]:
+            self._hold_back(each, 0)
+
     def close(self) -> None:
         """Close the listening sockets; the system refuses connections that wait to be accepted."""
         self._pause_reading()
+        for timer in self._held_back.values():
+            timer.cancel()
+        self._held_back.clear()
         for each in self._listening:
             each.socket.close()
         self._listening.clear()
@@ -147,8 +165,9 @@ class Acceptor:
             self._resume_after(0)
 
     def _accept(self, listening: Listening) -> None:
-        rate = self._rate
-        for _ in range(MAX_ACCEPTED if rate is None else min(rate.allowed(time.monotonic()), MAX_ACCEPTED)):
+        rate, own = self._rate, self._rates.get(listening.listener)
+        rates = [each for each in (rate, own) if each is not None]
+        for _ in range(min([MAX_ACCEPTED, *(each.allowed(time.monotonic()) for each in rates)])):
             try:
                 if not self._has_descriptor(listening):
                     self._pause("the other descriptors are kept for the log")
@@ -163,12 +182,27 @@ class Acceptor:
                 return
             if self.held.hold(connection):
                 continue
-            if rate is not None:
-                rate.take()
+            for each in rates:
+                each.take()
             connection.setblocking(False)
             listening.on_accepted(connection)
         if rate is not None and rate.wait_s(time.monotonic()):
             self._pause_for(0)
+        elif own is not None and (wait_s := own.wait_s(time.monotonic())):
+            self._hold_back(listening, wait_s)
+
+    def _hold_back(self, listening: Listening, wait_s: float) -> None:
+        """Leave the connections of one socket in the system's queue for `wait_s`."""
+        self._loop.remove_reader(listening.socket)
+        if (earlier := self._held_back.get(listening)) is not None:
+            earlier.cancel()
+        self._held_back[listening] = self._loop.call_later(wait_s, self._go_on, listening)
+
+    def _go_on(self, listening: Listening) -> None:
+        del self._held_back[listening]
+        if not self._is_paused:  # The end of a pause is that of this wait, too.
+            self._loop.add_reader(listening.socket, self._accept, listening)
+            self._accept(listening)
 
     def _has_descriptor(self, listening: Listening) -> bool:
         """Whether the next free descriptor is not one of the reserve. Raises OSError if none is free.

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from coordinator.security.scram_users import ScramUsers
 from coordinator.server.api_table import Api, Handler
 from coordinator.server.authorization import Authorization
+from coordinator.server.listener_settings import follow_listeners
 from coordinator.server.quotas import open_quotas
 from coordinator.server.scram_logins import offer_scram
 from coordinator.server.server import Server
@@ -41,9 +42,10 @@ class Protection:
         return self._authorization.guarded(apis, self._topics, serves_consumer_groups)
 
     def protect(self, server: Server) -> None:
-        """Have the server ask for rights and go by the quotas."""
+        """Have the server ask for rights, and go by quotas and by what is set for its listeners at run time."""
         server.rights = self._authorization.rights
         self.quotas.follow(server)
+        follow_listeners(self._topics, server)
 
     def open(self, server: Server) -> None:
         """Read ACLs and users, and have listeners offer SCRAM. Waits for the disk. Raises StorageError."""

@@ -25,6 +25,7 @@ from coordinator.server.api_table import Api
 from coordinator.server.connection import Connection, use_apis
 from coordinator.server.descriptors import Descriptors
 from coordinator.server.entrances import OWN_MECHANISMS, Entrance, EntranceError, open_entrances
+from coordinator.server.listener_limits import ListenerLimits
 from coordinator.server.login import LoginConnection
 from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import Readers, SlowReaders
@@ -82,7 +83,6 @@ class Server:
         """Maxima of single addresses, above `max_connections_per_ip`. All three may change at run time."""
         self._set_timer = set_timer
         self._acceptor = Acceptor(Descriptors.of_process())
-        self.limit_creation_rate = self._acceptor.limit_rate
         self.accept_at_ms = 0  # When waiting connections are to be accepted, also in a long turn; monotonic.
         self._accepted: deque[Accepted] = deque()  # And still to be opened.
         self._opening: set[asyncio.Task[None]] = set()  # An event loop refers to its tasks only weakly.
@@ -94,6 +94,7 @@ class Server:
         self.accepted = self.refused = 0
         """Numbers of connections since the start, and of those the ones refused over a maximum."""
         self.strangers = Strangers(settings, clock, set_timer)
+        self.listener_limits = ListenerLimits(settings, self._acceptor, self.strangers)
         self.tls = TlsListeners(self, settings.muster_tls_reload_interval_ms)
         self.mechanisms = dict(OWN_MECHANISMS)  # What logins there are; more may be added before `listen`.
         self._entrances: Mapping[str, Entrance] = {}  # By listener; those without one are plain.
@@ -135,7 +136,9 @@ class Server:
         advertised_port = listener.advertised_port or bound_port
         self._endpoints[listener.name] = (listener.advertised_host, advertised_port)
         backlog = self._settings.socket_listen_backlog_size
-        self._acceptor.listen(sockets, backlog, lambda accepted: self._on_accepted(listener, accepted))
+        self._acceptor.listen(
+            sockets, backlog, lambda accepted: self._on_accepted(listener, accepted), listener.name
+        )
 
     def _set_buffer_sizes(self, listening: socket.socket) -> None:
         """Set the buffer sizes that accepted connections inherit; -1 leaves them to the operating system."""
@@ -168,7 +171,8 @@ class Server:
     def _on_accepted(self, listener: ListenerConfig, accepted: socket.socket) -> None:
         stranger = None
         if listener.name in self._entrances:
-            stranger = self.strangers.admit(len(self._connections), self.max_connections)
+            if not self.listener_limits.is_full(listener.name):
+                stranger = self.strangers.admit(len(self._connections), self.max_connections, listener.name)
             if stranger is None:
                 self.accepted += 1
                 self.refused += 1
@@ -247,8 +251,9 @@ class Server:
         self.accepted += 1
         self._all_disconnected.clear()
         self._per_ip[ip] += 1
+        self.listener_limits.known[connection.listener_name] += 1
         over = len(self._connections) + len(self.strangers) > self.max_connections
-        if over or self._is_surplus(ip):
+        if over or self.listener_limits.is_over(connection.listener_name) or self._is_surplus(ip):
             self._refuse_surplus(connection)
             return
         connection.last_request_ms = now_ms = self.clock.now_ms()
@@ -276,6 +281,7 @@ class Server:
             log.warning(
                 "too many connections",
                 peer=connection.peer,
+                listener=connection.listener_name,
                 max_connections=self.max_connections,
                 max_connections_per_ip=self.max_connections_per_ip,
                 refused_so_far=self.refused,
@@ -287,6 +293,7 @@ class Server:
         ip = self._connections.pop(connection, None)
         if ip is None:
             return  # The connection was lost before it was counted.
+        self.listener_limits.known[connection.listener_name] -= 1
         self._maybe_all_gone()
         self._forget_ip(ip)
         self._set_timer(self, connection, None)

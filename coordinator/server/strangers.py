@@ -7,6 +7,7 @@ before anything is made for them. What strangers have sent is counted over all o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -14,6 +15,7 @@ import structlog
 
 from coordinator.purgatory.delayed import TimerOwner
 from coordinator.runtime.clock import Clock
+from coordinator.security.failed_logins import FailedLogins, delay_ms
 
 HELD_BYTES_MAX: Final = 16 << 20
 """Bytes of unfinished frames of all strangers together; beyond it the one that holds the most is closed."""
@@ -40,10 +42,11 @@ class StrangerSettings(Protocol):
 class Stranger:
     """One of them. Who handles its bytes sets `end`, which closes it and is called at its deadline."""
 
-    __slots__ = ("deadline_ms", "end", "held_bytes", "ip", "peer")
+    __slots__ = ("deadline_ms", "end", "held_bytes", "ip", "listener", "peer")
 
-    def __init__(self, deadline_ms: int) -> None:
+    def __init__(self, deadline_ms: int, listener: str = "") -> None:
         self.deadline_ms = deadline_ms
+        self.listener = listener
         self.ip = ""
         self.peer = ""
         self.held_bytes = 0
@@ -62,6 +65,8 @@ class Strangers:
         self._timeout_ms = timeout_ms if idle_ms < 0 else min(idle_ms, timeout_ms)
         self._present: set[Stranger] = set()
         self._held_bytes = 0
+        self.per_listener: Counter[str] = Counter()
+        self._failed_logins = FailedLogins()
         self.failed = 0
         """Number of them whose login, or TLS handshake, has failed since the start."""
         self.turned_away = 0
@@ -73,7 +78,7 @@ class Strangers:
     def __iter__(self) -> Any:
         return iter(tuple(self._present))
 
-    def admit(self, others: int, max_connections: int) -> Stranger | None:
+    def admit(self, others: int, max_connections: int, listener: str = "") -> Stranger | None:
         """Take in a connection just accepted, beside `others` that are known; None if there are too many."""
         count = len(self._present)
         most = min(self._most, max(1, max_connections // 2))
@@ -87,8 +92,9 @@ class Strangers:
                     turned_away_so_far=self.turned_away,
                 )
             return None
-        stranger = Stranger(self._clock.now_ms() + self._timeout_ms)
+        stranger = Stranger(self._clock.now_ms() + self._timeout_ms, listener)
         self._present.add(stranger)
+        self.per_listener[listener] += 1
         self._set_timer(self, stranger, stranger.deadline_ms)
         return stranger
 
@@ -96,6 +102,7 @@ class Strangers:
         """Forget one that is known now, or gone; harmless if it has left before."""
         if stranger in self._present:
             self._present.discard(stranger)
+            self.per_listener[stranger.listener] -= 1
             self._held_bytes -= stranger.held_bytes
             self._set_timer(self, stranger, None)
             stranger.end = None  # It refers to a connection, which refers to the stranger.
@@ -112,6 +119,13 @@ class Strangers:
     def delay(self, stranger: Stranger, delay_ms: int) -> None:
         """Have `stranger.end` called in `delay_ms`, or at its deadline if that is sooner."""
         self._set_timer(self, stranger, min(self._clock.now_ms() + delay_ms, stranger.deadline_ms))
+
+    def failure_delay_ms(self, stranger: Stranger, user: str, first_ms: int) -> int:
+        """Count a wrong password of `user`; return how long its end is held back, the first being `first_ms`.
+
+        It is twice as long for each that came from the same address within a minute (F3).
+        """
+        return delay_ms(first_ms, self._failed_logins.count(stranger.ip, user, self._clock.now_ms()))
 
     def timer_fired(self, stranger: Stranger) -> None:
         """End one whose time is over."""

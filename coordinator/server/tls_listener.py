@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 import structlog
 
 from coordinator.runtime.turn_share import TurnShare
 from coordinator.security.session import ANONYMOUS, USER, Session
 from coordinator.security.tls.names import names_of
-from coordinator.security.tls.options import tls_options
+from coordinator.security.tls.options import TlsOptions, tls_options
 from coordinator.security.tls.problems import TlsProblem
 from coordinator.security.tls.reloading import ReloadableContext
 from coordinator.server.entrances import EntranceError, Wrap
@@ -27,9 +28,18 @@ from coordinator.server.strangers import Stranger
 from coordinator.server.tls_transport import TlsBuffers, TlsTransport
 from coordinator.settings.listeners import ListenerConfig
 from coordinator.settings.prefixed import ListenerSettings
+from coordinator.topics.config_values import InvalidConfig
+from coordinator.topics.listener_kinds import STORES, parts_of, prefixed
+from coordinator.topics.settings import DynamicSettings, TopicSettings
 
 CLIENT_AUTH: Final = "ssl.client.auth"
 NO_RULE: Final = "no rule of ssl.principal.mapping.rules fits its certificate"
+
+Texts: TypeAlias = Mapping[str, str]
+"""Settings that were changed at run time, by their whole names."""
+
+OptionsWith: TypeAlias = Callable[[Texts], TlsOptions]
+"""Returns the options of one listener with what is set at run time over them. Raises TlsProblem."""
 
 log = structlog.get_logger("muster.server")
 
@@ -53,10 +63,20 @@ class TlsListener:
     """The TLS of one listener; the `TlsHost` of its connections."""
 
     def __init__(
-        self, name: str, contexts: ReloadableContext, server: TlsServer, buffers: TlsBuffers, identifies: bool
+        self,
+        name: str,
+        contexts: ReloadableContext,
+        server: TlsServer,
+        buffers: TlsBuffers,
+        identifies: bool,
+        options: OptionsWith | None = None,
     ) -> None:
-        """`identifies`: whether the certificate says who the client is; with SASL it does not (T4)."""
+        """`identifies`: whether the certificate says who the client is; with SASL it does not (T4).
+
+        Without `options` what is set at run time is not for this listener.
+        """
         self.name = name
+        self._options = options or (lambda _texts: contexts.options)
         self.turn = server.turn
         self.tls_buffers = buffers
         self._contexts = contexts
@@ -108,10 +128,17 @@ class TlsListener:
 
     # Renewed certificates.
 
-    def reload(self) -> None:
-        """Read the stores again if their files have changed (T37); on a thread. Says what has come of it."""
+    def check(self, texts: Texts) -> None:
+        """Raise InvalidConfig if the stores cannot be as the settings `texts` say (T36); on a thread."""
         try:
-            if self._contexts.reload():
+            self._contexts.check(self._options(texts))
+        except TlsProblem as problem:
+            raise InvalidConfig(f"the listener {self.name} cannot have these settings: {problem}") from None
+
+    def reload(self, texts: Texts) -> None:
+        """Read the stores again if files or settings have changed (T37); on a thread. Says what has come of it."""
+        try:
+            if self._contexts.reload(self._options(texts)):
                 log.info("certificates read again", listener=self.name)
         except TlsProblem as problem:
             log.warning("certificates stay as they were", listener=self.name, reason=str(problem))
@@ -126,6 +153,7 @@ class TlsListeners:
         self._interval_ms = reload_interval_ms
         self._buffers = TlsBuffers()
         self._listeners: list[TlsListener] = []
+        self._texts: Texts = {}  # What is set at run time for this node.
         self._timer: asyncio.TimerHandle | None = None
         self._has_signal = False
         self._is_running = False
@@ -133,12 +161,17 @@ class TlsListeners:
 
     def open(self, listener: ListenerConfig, own: ListenerSettings) -> Wrap:
         """Read the listener's stores; return what puts TLS before a protocol. Raises EntranceError."""
+        auth = _client_auth(listener, own)
+
+        def options(texts: Texts) -> TlsOptions:
+            return tls_options(lambda option: _set_text(own, texts, option), auth)
+
         try:
-            contexts = ReloadableContext(tls_options(own.text, _client_auth(listener, own)))
+            contexts = ReloadableContext(options(self._texts))
         except TlsProblem as problem:
             raise EntranceError(f"the listener {listener.name} has no TLS: {problem}") from None
-        is_named_by_certificates = not listener.protocol.has_sasl
-        opened = TlsListener(listener.name, contexts, self._server, self._buffers, is_named_by_certificates)
+        identifies = not listener.protocol.has_sasl
+        opened = TlsListener(listener.name, contexts, self._server, self._buffers, identifies, options)
         self._listeners.append(opened)
         return opened.wrap
 
@@ -166,6 +199,27 @@ class TlsListeners:
         self.reload()
         self._arm()
 
+    def follow(self, settings: TopicSettings) -> None:
+        """Go by what is set for this node from the next `reload` on."""
+        self._texts = settings.dynamic.of_node
+
+    def check(self, before: DynamicSettings, after: DynamicSettings) -> None:
+        """Raise InvalidConfig if stores that are newly set cannot be taken (T35, T36). Reads them: on a thread."""
+        old, new = before.of_node, after.of_node
+        changed = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+        named = {each.name.lower(): each for each in self._listeners}
+        concerned: dict[str, TlsListener] = {}
+        for name in changed:
+            parts = parts_of(name)
+            if parts is None or parts[1] not in STORES:
+                continue
+            if parts[0] in named:
+                concerned[parts[0]] = named[parts[0]]
+            elif name in new:  # One that is gone since an earlier start may be taken back.
+                raise InvalidConfig(f"{name}: there is no listener of that name with TLS.")
+        for listener in concerned.values():
+            listener.check(new)
+
     def reload(self) -> None:
         """Have the files looked at on a thread; if that is under way, once more behind it."""
         if self._is_running:
@@ -175,8 +229,9 @@ class TlsListeners:
         self._server.readers.submit(self._reload_all, self._on_done)
 
     def _reload_all(self) -> None:
+        texts = self._texts
         for each in self._listeners:
-            each.reload()
+            each.reload(texts)
 
     def _on_done(self, finished: Future[None]) -> None:
         self._is_running = False
@@ -184,6 +239,12 @@ class TlsListeners:
             self._is_wanted = False
             self.reload()
         finished.result()  # A bug of ours, if it raises.
+
+
+def _set_text(own: ListenerSettings, texts: Texts, option: str) -> str | None:
+    """Return what is set at run time with the listener's prefix, or else what it was given at the start."""
+    text = texts.get(prefixed(own.listener, option)) if option in STORES else None
+    return own.text(option) if text is None else text
 
 
 def _client_auth(listener: ListenerConfig, own: ListenerSettings) -> str | None:

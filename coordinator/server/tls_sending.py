@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any, Final
 
-from coordinator.server.tls_engine import RECORD_BYTES, TlsEngine
+from coordinator.server.tls_engine import TlsEngine
 from protocol.codec.primitives import Buffer
 
 SMALL_BYTES: Final = 1 << 12
@@ -49,7 +49,7 @@ class TlsSending(asyncio.Transport):
             return
         assert self._engine is not None
         assert self._lower is not None
-        if len(data) <= RECORD_BYTES:
+        if len(data) <= self._engine.record_bytes:
             self._lower.write(self._engine.encrypt_small(data))
         else:
             self._lower.writelines(self._engine.encrypt(data))

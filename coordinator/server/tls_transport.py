@@ -20,7 +20,7 @@ import structlog
 
 from coordinator.runtime.turn_share import TurnShare
 from coordinator.server.strangers import Stranger
-from coordinator.server.tls_engine import PIECE_BYTES, WANT_READ, TlsEngine
+from coordinator.server.tls_engine import PIECE_BYTES, WANT_READ, LargePieces, TlsEngine
 from coordinator.server.tls_sending import State, TlsSending
 
 HUNG_UP: Final = "the client hung up during the TLS handshake"
@@ -34,6 +34,7 @@ class TlsBuffers:
     def __init__(self) -> None:
         self.received = memoryview(bytearray(PIECE_BYTES))
         self.plain = memoryview(bytearray(PIECE_BYTES))
+        self.large = LargePieces()
 
 
 class TlsHost(Protocol):
@@ -107,16 +108,17 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
         return self._buffers.received
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._state not in (State.OPEN, State.HANDSHAKE) or self._is_over:
+            return  # OpenSSL would keep what comes behind the end, however much.
+        engine = self._engine
+        if engine is None:  # Not before: a client that says nothing costs none of OpenSSL's memory.
+            engine = self._engine = TlsEngine(self._context, self._buffers.large)
+        engine.receive(self._buffers.received[:nbytes])
         if self._state is State.OPEN:
-            assert self._engine is not None
-            if not self._is_over:  # OpenSSL would keep what comes behind the end, however much.
-                self._engine.incoming.write(self._buffers.received[:nbytes])
-                self._read()
-        elif self._state is State.HANDSHAKE:
-            if self._engine is None:  # Not before: a client that says nothing costs none of OpenSSL's memory.
-                self._engine = TlsEngine(self._context)
-            self._engine.incoming.write(self._buffers.received[:nbytes])
+            self._read()
+        else:
             self._shake_hands()
+        engine.keep()
 
     def eof_received(self) -> bool:
         """True: this closes the transport, behind `inner` or at once."""
@@ -129,7 +131,9 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state = State.LOST
-        self._engine = None
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
         if self._is_known:
             self._inner.connection_lost(ConnectionError(self._reason) if self._reason else exc)
         else:

@@ -1,7 +1,8 @@
 """Settings of the daemon that may be changed while it runs (KIP-226), with the values that each may have.
 
-They are the ones that a broker of Kafka 4.3.1 lets change, except listeners and encryption (`is_refused`). Not all
-of them have an effect here: docs/apis.md says which. Ranges and refusals are Kafka's.
+They are the ones that a broker of Kafka 4.3.1 lets change, except listeners and encryption (`is_refused`), and
+those of single listeners (`listener_kinds`). Not all of them have an effect here: docs/apis.md says which.
+Ranges and refusals are Kafka's.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from coordinator.topics.config_values import (
     whole,
     whole_number_where,
 )
+from coordinator.topics.listener_kinds import kind_for_listener
 from coordinator.topics.topic_config import TOPIC_KEYS
 from protocol.messages.describe_configs import ConfigType
 
@@ -58,7 +60,7 @@ _OTHER_LISTENERS: Final = frozenset({"listeners", "advertised.listeners", "liste
 
 
 def is_refused(name: str) -> bool:
-    """Whether Kafka lets the setting change and Muster does not: listeners, keys and certificates."""
+    """Whether Kafka lets the setting change and Muster does not: listeners, and encryption without a prefix."""
     return name in _OTHER_LISTENERS or name.startswith("ssl.")
 
 
@@ -159,6 +161,11 @@ ONLY_PER_NODE: Final = frozenset(
     if name.startswith("sasl.") or name in ("cordoned.log.dirs", "principal.builder.class")
 )
 """Settings that can be changed for one node, but not for all nodes together."""
+
+
+def kind_of(name: str) -> ValueKind | None:
+    """Return the kind of a setting that may be changed, of the daemon or of a listener; None: it may not."""
+    return CHANGEABLE.get(name) or kind_for_listener(name)
 
 
 def overrides_of(text: str) -> Mapping[str, int]:

@@ -11,6 +11,7 @@ from typing import Final
 from coordinator.topics.broker_options import BROKER_OPTIONS
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import INTERVALS, THREAD_COUNTS
+from coordinator.topics.listener_kinds import LIMITS, option_of
 
 MIN_BYTES_PER_CLEANER = 1 << 20
 
@@ -91,9 +92,9 @@ def _step_problems(changed: Mapping[str, str], before: Lookup) -> Iterator[str]:
             yield _refusal_text(f"{problem}reduced to less than half the current value {old}")
         if new > old * 2:
             yield _refusal_text(f"{problem}increased to more than double the current value {old}")
-    for name in ("max.connections", "max.connection.creation.rate"):
-        if name in changed and int(changed[name]) <= 0:
-            yield _refusal_text(f"Invalid {name} {int(changed[name])}")
+    for name in sorted(changed):  # Of the daemon, or of one listener (Q21).
+        if (option := option_of(name)) in LIMITS and int(changed[name]) <= 0:
+            yield _refusal_text(f"Invalid {option} {int(changed[name])}")
 
 
 def _local_retention_problems(changed: Mapping[str, str], after: Lookup) -> Iterator[str]:

@@ -6,20 +6,21 @@ directory, and override the properties file; values for one node override those 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
 from coordinator.topics.broker_options import BROKER_OPTIONS
 from coordinator.topics.config_values import InvalidConfig
-from coordinator.topics.dynamic_kinds import CHANGEABLE, ONLY_PER_NODE
+from coordinator.topics.dynamic_kinds import ONLY_PER_NODE, kind_of
 from coordinator.topics.dynamic_rules import NO_CONNECTIONS, check_step
+from coordinator.topics.listener_kinds import STORES, is_only_per_node
 from coordinator.topics.settings import NOTHING_DYNAMIC, DynamicSettings, TopicSettings
 from coordinator.topics.topic_config import KAFKA_DEFAULTS
-from protocol.messages.describe_configs import ConfigSource
+from protocol.messages.describe_configs import ConfigSource, ConfigType
 from storage.files import Files
-from storage.sealed_json import read_sealed, write_sealed
+from storage.sealed_json import encode_sealed, read_sealed
 
 FILE_NAME: Final = "dynamic-settings.json"
 FORMAT: Final = 1
@@ -34,23 +35,36 @@ def with_dynamic(static: TopicSettings, dynamic: DynamicSettings) -> TopicSettin
     if dynamic == NOTHING_DYNAMIC:
         return static
     for texts in (dynamic.of_all, dynamic.of_node):
-        if fixed := sorted(texts.keys() - CHANGEABLE.keys()):
-            raise InvalidConfig(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+        _check_names(texts)
     values: dict[str, Any] = {}
     for texts in (dynamic.of_all, dynamic.of_node):
         for name, text in texts.items():
-            value = CHANGEABLE[name].parse(name, text)
+            kind = kind_of(name)
+            assert kind is not None, name
+            value = kind.parse(name, text)
             field = _FIELDS.get(name)
             if name == "log.retention.ms":
                 value = max(value, _UNLIMITED)
             if field is not None:
                 values[field.name] = text.strip() if isinstance(field.default, str) else value
-    if of_one := sorted(dynamic.of_all.keys() & ONLY_PER_NODE):
+    if of_one := sorted(name for name in dynamic.of_all if name in ONLY_PER_NODE or is_only_per_node(name)):
         raise InvalidConfig(
             "Cannot update these configs at default cluster level, broker id must be specified: "
             f"[{', '.join(of_one)}]"
         )
     return replace(static, **values, dynamic=dynamic, static=static)
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """Raise InvalidConfig if one of the settings cannot be changed, or only for a listener."""
+    fixed = sorted(name for name in names if kind_of(name) is None)
+    if never := [name for name in fixed if name not in STORES]:
+        raise InvalidConfig(f"Cannot update these configs dynamically: [{', '.join(never)}]")
+    if fixed:
+        raise InvalidConfig(
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"[{', '.join(fixed)}]"
+        )
 
 
 def check_change(before: TopicSettings, after: TopicSettings, log_directory: str) -> None:
@@ -131,4 +145,10 @@ def _texts(entries: dict[str, Any]) -> dict[str, str]:
 def write_dynamic(files: Files, directory: Path, dynamic: DynamicSettings) -> None:
     """Replace the stored settings by `dynamic`; durable when this returns. Raises StorageError."""
     document = {"format": FORMAT, "node": dict(dynamic.of_node), "all": dict(dynamic.of_all)}
-    write_sealed(files, directory / FILE_NAME, document)
+    is_secret = any(_is_secret(name) for name in (*dynamic.of_node, *dynamic.of_all))
+    files.write_atomically(directory / FILE_NAME, encode_sealed(document), is_secret=is_secret)
+
+
+def _is_secret(name: str) -> bool:
+    kind = kind_of(name)
+    return kind is not None and kind.type is ConfigType.PASSWORD

@@ -12,7 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import structlog
 
@@ -43,6 +43,16 @@ from storage.log.partition_log import PartitionLog
 
 OnDeleted = Callable[[str, bytes], None]
 """Called with the name and the id of a topic that was deleted."""
+
+DefaultsCheck: TypeAlias = Callable[[DynamicSettings, DynamicSettings], None]
+"""Called with what was changed at run time before a change and behind it, on a thread. Raises InvalidConfig."""
+
+
+class OnRefusable(Protocol):
+    """Called with the outcome of a change, and with words if a check has refused it."""
+
+    def __call__(self, error: ErrorCode, message: str | None = None, /) -> None: ...
+
 
 LOWEST_FREE_ID: Final = 2
 """The ids 0 (none) and 1 (the metadata log) are Kafka's own. Like Kafka we avoid ids that begin with '-'."""
@@ -83,6 +93,9 @@ class TopicRegistry(TopicLookup):
         self.client_metrics = ClientMetricsRegistry(store, workers)
         self.on_deleted: list[OnDeleted] = []
         self.on_altered: list[Callable[[TopicSettings], None]] = []
+        self.on_node_touched: list[Callable[[], None]] = []
+        """Called when a client has altered this node's settings, whether they differ now or not."""
+        self.checks: list[DefaultsCheck] = []
         self._store = store
         self._services = services
         self._workers = workers
@@ -252,14 +265,29 @@ class TopicRegistry(TopicLookup):
                 raise InvalidConfig(conflict)
         return settings
 
-    def alter_defaults(self, settings: TopicSettings, done: OnDone) -> None:
+    def alter_defaults(self, settings: TopicSettings, done: OnRefusable, validate_only: bool = False) -> None:
         """Change the daemon's settings, while no other change of them is under way; all topics follow at once.
 
-        `done` is called with the outcome: NONE or KAFKA_STORAGE_ERROR.
+        The checks may wait for the disk. `done` is called with the outcome: NONE, KAFKA_STORAGE_ERROR, or
+        INVALID_REQUEST with the words of the check that refuses them.
         """
-        dynamic = settings.dynamic
+        dynamic, before = settings.dynamic, self.settings.dynamic
+        refused: list[str] = []
 
-        def on_stored(_: None) -> None:
+        def check_and_store() -> bool:
+            try:
+                for check in self.checks:
+                    check(before, dynamic)
+            except InvalidConfig as error:
+                refused.append(str(error))
+                return False
+            if not validate_only:
+                self._store.set_dynamic_settings(dynamic)
+            return not validate_only
+
+        def on_stored(is_stored: bool) -> None:
+            if not is_stored:
+                return
             self.settings = settings
             for topic in self._by_name.values():
                 self._apply(topic, self._with_current_settings(topic.config))
@@ -268,7 +296,18 @@ class TopicRegistry(TopicLookup):
             for on_altered in self.on_altered:
                 on_altered(settings)
 
-        self._change(DEFAULTS, lambda: self._store.set_dynamic_settings(dynamic), on_stored, done, 0)
+        def on_ended(error: ErrorCode) -> None:
+            if refused:
+                done(ErrorCode.INVALID_REQUEST, refused[0])
+            else:
+                done(error)
+
+        self._change(DEFAULTS, check_and_store, on_stored, on_ended, 0)
+
+    def touch_node(self) -> None:
+        """Have those who look at files look again, since a client has altered this node's settings."""
+        for each in self.on_node_touched:
+            each()
 
     def set_features(self, features: FeatureLevels, done: OnDone) -> None:
         """Change the levels of features, while no other change of them is under way.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -75,6 +75,8 @@ class Run:
     asked: int = 0
     sasl_bootstrap: str | None = None
     """The address of the broker's SASL listener, where it has one."""
+    listeners: Mapping[str, str] = field(default_factory=dict)
+    """The addresses of its listeners with TLS, by name."""
     _logins: dict[str, Login] = field(default_factory=dict)
     _connections: dict[str, list[Connection]] = field(default_factory=dict)
     # Keyed by the id() of the message, which the answer keeps alive.
@@ -88,7 +90,8 @@ class Run:
     @property
     def bootstraps(self) -> tuple[str, ...]:
         """All addresses of the broker."""
-        return (self.bootstrap,) if self.sasl_bootstrap is None else (self.bootstrap, self.sasl_bootstrap)
+        secured = () if self.sasl_bootstrap is None else (self.sasl_bootstrap, *self.listeners.values())
+        return (self.bootstrap, *secured)
 
     # Requests and their answers.
 

@@ -36,6 +36,7 @@ from protocol.messages.offset_commit import (
 )
 from tests.conformance.actors import OTHER_TOPIC, PARTITIONS, TOPIC
 from tests.conformance.connection import Connection
+from tests.conformance.encrypted import TLS_LISTENERS, tls_settings
 from tests.conformance.registry import Ending
 from tests.conformance.secured import LISTENERS, SASL_LISTENER, SECURED, SECURITY
 
@@ -125,6 +126,12 @@ class Target:
         """The address of the SASL listener; None in configurations without one."""
         return self.server.bootstrap_of(SASL_LISTENER) if self.configuration == SECURED else None
 
+    @property
+    def tls_bootstraps(self) -> dict[str, str]:
+        """The addresses of the listeners with TLS by name; none in configurations without them."""
+        names = TLS_LISTENERS if self.configuration == SECURED else ()
+        return {name: self.server.bootstrap_of(name) for name in names}
+
     async def start(self) -> None:
         await asyncio.to_thread(self.server.start)
         connection = await Connection.open(self.bootstrap, "setup")
@@ -193,7 +200,10 @@ def new_target(kind: str, configuration: str, data_dir: Path) -> Target:
     if configuration == TELEMETRY:
         config = {**config, **RECEIVERS[kind]}
     directory = data_dir / f"{kind}-{configuration}"
-    listeners = LISTENERS if configuration == SECURED else {}
+    listeners: dict[str, str] = {}
+    if configuration == SECURED:
+        listeners = {**LISTENERS, **TLS_LISTENERS}
+        config = {**config, **tls_settings(directory.with_name(f"{directory.name}-keys"))}
     server: ServerProcess
     if kind == "kafka":
         plugins = _receiver() if configuration == TELEMETRY else ()

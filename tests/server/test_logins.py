@@ -96,6 +96,24 @@ def test_a_failure_is_answered_late(daemon: MusterDaemon) -> None:
     assert_closed(client)
 
 
+def test_a_password_tried_again_fails_later_each_time_and_the_right_one_is_not_held_back(
+    daemon: MusterDaemon,
+) -> None:
+    """F3: by user, and never later than the end of the time that a stranger has."""
+    took_s = []
+    for _ in range(2):
+        client = stranger(daemon)
+        began_s = time.monotonic()
+        assert log_in(client, token("bob", "guess"))[0] == ErrorCode.SASL_AUTHENTICATION_FAILED
+        took_s.append(time.monotonic() - began_s)
+        assert_closed(client)
+    assert took_s[1] >= 0.59
+    began_s = time.monotonic()
+    with stranger(daemon) as client:
+        assert log_in(client, token("bob", PASSWORDS["bob"]))[0] == 0
+    assert time.monotonic() - began_s < 0.5
+
+
 def test_what_comes_behind_a_login_that_fails_is_not_looked_at(daemon: MusterDaemon) -> None:
     client = stranger(daemon)
     client.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)

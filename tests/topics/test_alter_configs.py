@@ -350,9 +350,16 @@ def test_the_daemons_changes_are_in_force_at_once(world: World) -> None:
                 "log.retention.hours",
                 "node.id",
                 "foo",
-                "ssl.keystore.location",
+                "ssl.client.auth",
                 "listener.security.protocol.map",
             )
+        ),
+        (
+            "1",
+            [("ssl.keystore.location", SET, "5")],
+            ErrorCode.INVALID_REQUEST,
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            "[ssl.keystore.location]",
         ),
         (
             "1",

@@ -121,7 +121,11 @@ def test_each_is_kept_over_a_restart_and_shown_with_its_source(tmp_path: Path, n
 
 
 @pytest.mark.parametrize(
-    "name", ["listeners", "advertised.listeners", "ssl.keystore.location", "num.partitions"]
+    "name",
+    [
+        *("listeners", "advertised.listeners", "ssl.client.auth", "num.partitions"),
+        *("listener.name.ext.ssl.client.auth", "listener.name.ext.num.network.threads", "listener.name.x"),
+    ],
 )
 def test_what_cannot_be_changed_is_refused_by_name(world: World, name: str) -> None:
     words = f"Cannot update these configs dynamically: [{name}]"

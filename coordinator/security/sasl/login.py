@@ -90,6 +90,8 @@ class Failure:
 
     reason: str
     is_delayed: bool = True
+    user: str = field(default="", repr=False)
+    """Whose password was tried; blank: none was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ class Login:
                 error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
                 error_message=failed.text or self._general_text(),
             )
-            return _answered(header, response, failure=Failure(self._reason(failed)))
+            return _answered(header, response, failure=Failure(self._reason(failed), user=failed.user))
         lifetime_ms = 0 if session is None or session.ends_at_ms is None else session.ends_at_ms - now_ms
         response = SaslAuthenticateResponse(auth_bytes=outcome.token, session_lifetime_ms=lifetime_ms)
         return _answered(header, response, session=session)
@@ -218,7 +220,8 @@ class Login:
         try:
             outcome, session = self._step(frame, now_ms, wall_ms)
         except AuthenticationFailed as failed:  # Only a failure with a text is held back (S5).
-            return Step(failure=Failure(self._reason(failed), is_delayed=failed.text is not None))
+            is_delayed = failed.text is not None
+            return Step(failure=Failure(self._reason(failed), is_delayed, failed.user))
         return Step(_SIZE.pack(len(outcome.token)) + outcome.token, session)
 
     def _step(self, token: bytes, now_ms: int, wall_ms: int) -> tuple[Any, Session | None]:

@@ -28,12 +28,14 @@ class AuthenticationFailed(Exception):
     """Raised when a client has not shown who it is.
 
     `text` is for the client, and holds no secret; None: Kafka's general sentence for the mechanism stands in its
-    place (S8). `reason` is for the log, and holds no secret either.
+    place (S8). `reason` is for the log, and holds no secret either. `user` is the name whose password was wrong,
+    whether there is such a user or not; blank: no password was tried.
     """
 
-    def __init__(self, text: str | None, reason: str = "") -> None:
+    def __init__(self, text: str | None, reason: str = "", user: str = "") -> None:
         super().__init__(reason or text or "invalid credentials")
         self.text = text
+        self.user = user
 
 
 class Exchange(Protocol):

@@ -60,7 +60,7 @@ class PlainExchange:
             raise AuthenticationFailed("Authentication failed: password not specified")
         known = self._digests.get(user, _NO_PASSWORD)
         if not hmac.compare_digest(_digest(password), known):
-            raise AuthenticationFailed("Authentication failed: Invalid username or password")
+            raise AuthenticationFailed("Authentication failed: Invalid username or password", user=user)
         if authzid and authzid != user:
             raise AuthenticationFailed(
                 "Authentication failed: Client requested an authorization id that is different from username"

@@ -86,7 +86,7 @@ class ScramExchange:
             raise AuthenticationFailed(None, "a delegation token, of which there are none")
         credential = self._find(first.name)
         if credential is None:
-            raise AuthenticationFailed(None, f"no such user of {self._mechanism.name}")
+            raise AuthenticationFailed(None, f"no such user of {self._mechanism.name}", first.name)
         if first.authorization_id and first.authorization_id != first.name:
             raise AuthenticationFailed(OTHER_AUTHORIZATION_ID)
         if credential.iterations < LEAST_ITERATIONS:
@@ -117,7 +117,7 @@ class _Proving:
             raise AuthenticationFailed(None, "the nonce is another exchange's")
         signed = b",".join((self._first.bare, self.server_first, final.without_proof))
         if not self._is_proof(final.proof, signed):
-            raise AuthenticationFailed(None, "the proof is wrong")
+            raise AuthenticationFailed(None, "the proof is wrong", self._first.name)
         signature = self._mechanism.hmac(self._credential.server_key, signed)
         return Authenticated(self._first.name, b"v=" + b64encode(signature))
 

@@ -1,5 +1,6 @@
 """Certificates that are renewed while the daemon runs: read again, checked against the old ones, taken for new
-connections (T35 to T37). Old connections live on with theirs. Runs on any thread, one call at a time.
+connections (T35 to T37). Old connections live on with theirs. Reloads run on any thread, one at a time, and checks
+on any other.
 """
 
 from __future__ import annotations
@@ -22,23 +23,40 @@ class ReloadableContext:
     def __init__(self, options: TlsOptions) -> None:
         """Read the stores. Raises TlsProblem."""
         self.options = options
-        self._stamps = _stamps(options)
+        self._tried = (options, _stamps(options))
         self.current = make_context(options)
         """Replaced as a whole, so any thread may read it."""
 
-    def reload(self) -> bool:
-        """Read the stores again if one of their files has changed; return whether there is another context.
+    def reload(self, options: TlsOptions | None = None) -> bool:
+        """Read the stores again if a file of theirs has changed, or if `options` are others than before.
 
-        Raises TlsProblem, once for each change, if what is there cannot be taken: the old context stays.
+        Returns whether there is another context. Raises TlsProblem, once for each change, if what is there cannot
+        be taken: the old context stays.
         """
-        stamps = _stamps(self.options)
-        if stamps == self._stamps:
+        options = options or self._tried[0]
+        trying = (options, _stamps(options))
+        if trying == self._tried:
             return False
-        self._stamps = stamps  # Before the files are read: what changes meanwhile is seen the next time.
-        made = make_context(self.options)
-        check_compatible(self.current, made, self.options)
-        self.current = made
+        self._tried = trying  # Before the files are read: what changes meanwhile is seen the next time.
+        self.current = self._made_of(options)
+        self.options = options
         return True
+
+    def check(self, options: TlsOptions) -> None:
+        """Raise TlsProblem if other `options` than those in force could not be taken.
+
+        With the same ones files are not looked at: what has come of those is said when they are read again (T36).
+        """
+        if options != self.options:
+            self._made_of(options)
+
+    def _made_of(self, options: TlsOptions) -> TlsContext:
+        made = make_context(options)
+        if made.has_trust_store != self.current.has_trust_store:
+            done = "added to" if made.has_trust_store else "taken from"
+            raise TlsProblem(f"a trust store cannot be {done} a listener that is open")
+        check_compatible(self.current, made, options)
+        return made
 
 
 def check_compatible(old: TlsContext, new: TlsContext, options: TlsOptions) -> None:

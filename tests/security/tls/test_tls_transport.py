@@ -310,7 +310,7 @@ async def test_what_comes_behind_a_close_notify_is_dropped() -> None:
     assert wired.receiver.received == []
     assert wired.transport.get_extra_info("ssl_object").pending() == 0
     assert wired.transport._engine is not None
-    assert wired.transport._engine.incoming.pending <= PIECE_BYTES
+    assert wired.transport._engine.unread <= PIECE_BYTES
 
 
 async def test_a_paused_protocol_hears_of_the_end_when_it_resumes() -> None:
