@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Protocol, TypeAlias, cast, runtime_checkable
 
 import structlog
 
@@ -71,6 +71,22 @@ def open_entrances(
         wrap = tls(listener, own) if tls is not None and listener.protocol.has_tls else None
         found[listener.name] = Entrance(login, wrap)
     return found
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A mechanism with something that has to end."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+def close_entrances(entrances: Iterable[Entrance]) -> None:
+    """End what the mechanisms of closed listeners have running."""
+    for entrance in entrances:
+        for mechanism in entrance.login.terms.mechanisms.values() if entrance.login is not None else ():
+            if isinstance(mechanism, Closing):
+                mechanism.close()
 
 
 def _warn_of(listener: ListenerConfig) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from coordinator.security.sasl.oauthbearer import OAUTHBEARER
 from coordinator.security.scram_users import ScramUsers
 from coordinator.server.api_table import Api, Handler
 from coordinator.server.authorization import Authorization
 from coordinator.server.listener_settings import follow_listeners
+from coordinator.server.oauthbearer_logins import make_oauthbearer
 from coordinator.server.quotas import open_quotas
 from coordinator.server.scram_logins import offer_scram
 from coordinator.server.server import Server
@@ -48,6 +50,7 @@ class Protection:
         follow_listeners(self._topics, server)
 
     def open(self, server: Server) -> None:
-        """Read ACLs and users, and have listeners offer SCRAM. Waits for the disk. Raises StorageError."""
+        """Read ACLs and users, have listeners offer SCRAM and tokens. Waits for the disk. Raises StorageError."""
         self._authorization.open()
         offer_scram(server.mechanisms, self.scram_users)
+        server.mechanisms[OAUTHBEARER] = make_oauthbearer

@@ -24,7 +24,13 @@ from coordinator.server.acceptor import ACCEPT_EVERY_MS, Acceptor, bind, longest
 from coordinator.server.api_table import Api
 from coordinator.server.connection import Connection, use_apis
 from coordinator.server.descriptors import Descriptors
-from coordinator.server.entrances import OWN_MECHANISMS, Entrance, EntranceError, open_entrances
+from coordinator.server.entrances import (
+    OWN_MECHANISMS,
+    Entrance,
+    EntranceError,
+    close_entrances,
+    open_entrances,
+)
 from coordinator.server.listener_limits import ListenerLimits
 from coordinator.server.login import LoginConnection
 from coordinator.server.memory_pool import MemoryPool
@@ -320,6 +326,7 @@ class Server:
     async def stop_listening(self) -> None:
         """Accept no new connections; the open ones are still served."""
         self.tls.stop()
+        close_entrances(self._entrances.values())
         self._acceptor.close()
         while self._accepted:
             self._accepted.popleft()[1].close()

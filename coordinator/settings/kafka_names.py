@@ -58,7 +58,7 @@ IGNORED: Final = frozenset(
     metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples
     metrics.recording.level metrics.sample.window.ms min.insync.replicas num.io.threads num.network.threads
     num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads num.replica.fetchers
-    principal.builder.class process.roles
+    process.roles
     producer.purgatory.purge.interval.requests queued.max.requests
     remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
     remote.log.index.file.cache.total.size.bytes remote.log.index.file.cache.ttl.ms
@@ -78,10 +78,10 @@ IGNORED: Final = frozenset(
     replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
     replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
     replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms
-    sasl.client.callback.handler.class sasl.jaas.config sasl.kerberos.kinit.cmd
+    sasl.jaas.config sasl.kerberos.kinit.cmd
     sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
     sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
-    sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
+    sasl.login.connect.timeout.ms
     sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
     sasl.login.refresh.window.factor sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms
     sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol sasl.mechanism.inter.broker.protocol
@@ -91,14 +91,11 @@ IGNORED: Final = frozenset(
     sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
     sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
     sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
-    sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds
-    sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
-    sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-    sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
-    sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
-    sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
-    sasl.server.callback.handler.class security.inter.broker.protocol
-    security.providers server.max.startup.time.ms share.coordinator.append.linger.ms
+    sasl.oauthbearer.client.credentials.client.secret
+    sasl.oauthbearer.scope
+    sasl.oauthbearer.token.endpoint.url
+    security.inter.broker.protocol
+    server.max.startup.time.ms share.coordinator.append.linger.ms
     share.coordinator.cached.buffer.max.bytes share.coordinator.cold.partition.snapshot.interval.ms
     share.coordinator.load.buffer.size share.coordinator.snapshot.update.records.per.snapshot
     share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
@@ -106,7 +103,7 @@ IGNORED: Final = frozenset(
     share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
     share.coordinator.threads share.coordinator.write.timeout.ms
     share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
-    socket.connection.setup.timeout.ms ssl.endpoint.identification.algorithm ssl.engine.factory.class
+    socket.connection.setup.timeout.ms ssl.endpoint.identification.algorithm
     ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
     transaction.abort.timed.out.transaction.cleanup.interval.ms
     transaction.state.log.load.buffer.size transaction.two.phase.commit.enable

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from coordinator.security.sasl.mechanisms import MECHANISMS
 from coordinator.settings.listeners import ListenerConfig
 from coordinator.settings.prefixed import JAAS_OPTION, PREFIX, ListenerSettings
+from coordinator.settings.tokens import handler_problems
 
 MECHANISMS_OPTION = "sasl.enabled.mechanisms"
 
@@ -36,3 +37,4 @@ def _mechanism_problems(listener: str, mechanism: str, settings: ListenerSetting
         yield f"{option} is needed by the listener {listener} for {mechanism}, such as: {needed} required;"
     elif module.name != needed:
         yield f"{option} must be of the login module {needed}"
+    yield from handler_problems(mechanism, settings)

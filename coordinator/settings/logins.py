@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from coordinator.settings.tokens import TokenSettings
 from coordinator.settings.types import Count, CountOrZero, LongCountOrZero, Switch, WordList
 
 
-class LoginSettings(BaseModel):
+class LoginSettings(TokenSettings):
     """The settings of logins: SASL mechanisms, their users, and what strangers may use up."""
 
     model_config = ConfigDict(defer_build=True)  # Only `Settings` is built, and without plugins.
 
     sasl_enabled_mechanisms: WordList = Field(
         ("GSSAPI",),
-        description="Mechanisms of SASL listeners: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. Kafka's default is not "
-        "there: a SASL listener needs others.",
+        description="Mechanisms of SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER. "
+        "Kafka's default is not there: a SASL listener needs others.",
     )
     sasl_server_max_receive_size: Count = Field(524_288, description="Largest frame of a login.")
     connection_failed_authentication_delay_ms: CountOrZero = Field(

@@ -20,7 +20,7 @@ PREFIX: Final = "listener.name."
 JAAS_OPTION: Final = "sasl.jaas.config"
 """Has a meaning for a mechanism of a listener alone (L7)."""
 
-_OTHER_MECHANISMS: Final = ("GSSAPI", "OAUTHBEARER")
+_OTHER_MECHANISMS: Final = ("GSSAPI",)
 _BY_PREFIX: Final = {f"{name.lower()}.": name for name in (*MECHANISMS, *_OTHER_MECHANISMS)}
 
 

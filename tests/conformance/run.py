@@ -74,6 +74,7 @@ class Run:
     was_ended_amid: bool = False  # The broker ended while lanes of requests were under way.
     asked: int = 0
     sasl_bootstrap: str | None = None
+    tokens_bootstrap: str | None = None
     """The address of the broker's SASL listener, where it has one."""
     listeners: Mapping[str, str] = field(default_factory=dict)
     """The addresses of its listeners with TLS, by name."""
@@ -90,8 +91,8 @@ class Run:
     @property
     def bootstraps(self) -> tuple[str, ...]:
         """All addresses of the broker."""
-        secured = () if self.sasl_bootstrap is None else (self.sasl_bootstrap, *self.listeners.values())
-        return (self.bootstrap, *secured)
+        others = (self.sasl_bootstrap, self.tokens_bootstrap, *self.listeners.values())
+        return (self.bootstrap, *filter(None, others))
 
     # Requests and their answers.
 
@@ -235,10 +236,14 @@ class Run:
         await log_in(connection, login.tokens(), login.mechanism)
         return connection
 
-    async def stranger(self, name: str = "stranger") -> Connection:
-        """A new connection on the SASL listener on which nothing was said yet; the script has to close it."""
-        assert self.sasl_bootstrap is not None, "the configuration has no SASL listener"
-        return await Connection.open(self.sasl_bootstrap, name, self._take)
+    async def stranger(self, name: str = "stranger", *, with_tokens: bool = False) -> Connection:
+        """A new connection on the SASL listener on which nothing was said yet; the script has to close it.
+
+        `with_tokens`: on the one that takes tokens without a signature.
+        """
+        bootstrap = self.tokens_bootstrap if with_tokens else self.sasl_bootstrap
+        assert bootstrap is not None, "the configuration has no SASL listener"
+        return await Connection.open(bootstrap, name, self._take)
 
     def logs_in(self, actor: str, login: Login | None = None) -> None:
         """Have `actor` come through the SASL listener from now on, by `login`, or as PLAIN's user of its name."""

@@ -2,15 +2,18 @@
 
 Over PLAINTEXT everything may be done, as User:ANONYMOUS is a super user there: that is how scripts make what they
 need, ACLs included. The users of the SASL listener log in with PLAIN, but for `admin` they begin without rights.
+It takes bearer tokens too, whose settings are those of `tokens`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from tests.conformance.tokens import TOKENS_LISTENER
+
 SECURED: Final = "secured"
 SASL_LISTENER: Final = "SASL"
-LISTENERS: Final = {SASL_LISTENER: "SASL_PLAINTEXT"}
+LISTENERS: Final = {SASL_LISTENER: "SASL_PLAINTEXT", TOKENS_LISTENER: "SASL_PLAINTEXT"}
 """The listeners beside PLAINTEXT, and their protocols."""
 
 PASSWORDS: Final = {
@@ -26,7 +29,7 @@ _USERS: Final = " ".join(f'user_{name}="{password}"' for name, password in PASSW
 _PREFIX: Final = f"listener.name.{SASL_LISTENER.lower()}"
 
 SECURITY: Final = {
-    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
     f"{_PREFIX}.plain.sasl.jaas.config": f"{_MODULES}.plain.PlainLoginModule required {_USERS};",
     f"{_PREFIX}.scram-sha-256.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",
     f"{_PREFIX}.scram-sha-512.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",

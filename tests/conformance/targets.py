@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from coordinator.settings.tokens import UNSECURED_OPTION
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from harness.daemon import MusterDaemon
 from harness.java_tools import compile_java
@@ -39,6 +40,7 @@ from tests.conformance.connection import Connection
 from tests.conformance.encrypted import TLS_LISTENERS, tls_settings
 from tests.conformance.registry import Ending
 from tests.conformance.secured import LISTENERS, SASL_LISTENER, SECURED, SECURITY
+from tests.conformance.tokens import TOKENS_LISTENER, java_options, token_settings
 
 DELAY_S: Final = 2
 """The initial rebalance delay where there is one: longer than any slow moment of the machine."""
@@ -132,6 +134,11 @@ class Target:
         names = TLS_LISTENERS if self.configuration == SECURED else ()
         return {name: self.server.bootstrap_of(name) for name in names}
 
+    @property
+    def tokens_bootstrap(self) -> str | None:
+        """The address of the listener for tokens without a signature; None in configurations without one."""
+        return self.server.bootstrap_of(TOKENS_LISTENER) if self.configuration == SECURED else None
+
     async def start(self) -> None:
         await asyncio.to_thread(self.server.start)
         connection = await Connection.open(self.bootstrap, "setup")
@@ -201,14 +208,20 @@ def new_target(kind: str, configuration: str, data_dir: Path) -> Target:
         config = {**config, **RECEIVERS[kind]}
     directory = data_dir / f"{kind}-{configuration}"
     listeners: dict[str, str] = {}
+    options: tuple[str, ...] = ()
     if configuration == SECURED:
         listeners = {**LISTENERS, **TLS_LISTENERS}
-        config = {**config, **tls_settings(directory.with_name(f"{directory.name}-keys"))}
+        keys = directory.with_name(f"{directory.name}-keys")
+        config, options = {**config, **tls_settings(keys), **token_settings()}, java_options()
     server: ServerProcess
     if kind == "kafka":
         plugins = _receiver() if configuration == TELEMETRY else ()
-        server = KafkaBroker(directory, config, heap=HEAP, plugins=plugins, listeners=listeners)
+        server = KafkaBroker(
+            directory, config, heap=HEAP, jvm_options=options, plugins=plugins, listeners=listeners
+        )
     else:
+        if configuration == SECURED:
+            config = {**config, UNSECURED_OPTION: "true"}
         server = MusterDaemon(directory, config, listeners=listeners)
     return Target(kind, configuration, server)
 

@@ -134,6 +134,42 @@ HELD_OTHERWISE: Final = {
     "test_a_failure_is_answered_late",
     "connections_max_reauth_ms": "tests/server/test_logins.py::test_the_lifetime_of_a_session_is_told",
     "muster_scram_hide_unknown_users": "tests/security/test_scram_logins.py::test_who_is_known_can_be_hidden",
+    "sasl_oauthbearer_scope_claim_name": "tests/security/test_oauthbearer_logins.py::"
+    "test_the_settings_of_tokens_arrive",
+    "sasl_oauthbearer_sub_claim_name": "tests/security/test_oauthbearer_logins.py::"
+    "test_the_settings_of_tokens_arrive",
+    "sasl_oauthbearer_expected_issuer": "tests/security/test_oauthbearer_logins.py::"
+    "test_the_settings_of_tokens_arrive",
+    "sasl_oauthbearer_expected_audience": "tests/security/test_oauthbearer_logins.py::"
+    "test_the_settings_of_tokens_arrive",
+    "sasl_oauthbearer_clock_skew_seconds": "tests/security/test_oauthbearer_logins.py::"
+    "test_the_settings_of_tokens_arrive",
+    "sasl_oauthbearer_jwks_endpoint_refresh_ms": "tests/security/test_oauthbearer_logins.py::"
+    "test_the_settings_of_tokens_arrive",
+    "sasl_oauthbearer_jwks_endpoint_retry_backoff_ms": "tests/security/test_oauthbearer_logins.py::"
+    "test_the_settings_of_tokens_arrive",
+    "sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms": "tests/security/test_oauthbearer_logins.py::"
+    "test_the_settings_of_tokens_arrive",
+    "sasl_oauthbearer_jwks_endpoint_url": "tests/security/test_oauthbearer_logins.py::"
+    "test_the_settings_of_tokens_arrive",
+    "sasl_server_callback_handler_class": "tests/security/test_oauthbearer_logins.py::"
+    "test_tokens_without_a_signature_are_taken_only_if_they_are_asked_for",
+    "muster_allow_unsecured_jws": "tests/security/test_oauthbearer_logins.py::"
+    "test_tokens_without_a_signature_are_taken_only_if_they_are_asked_for",
+    "sasl_oauthbearer_jwt_validator_class": "tests/security/test_oauthbearer_logins.py::"
+    "test_only_kafkas_own_classes_are_taken",
+    "sasl_oauthbearer_jwt_retriever_class": "tests/security/test_oauthbearer_logins.py::"
+    "test_only_kafkas_own_classes_are_taken",
+    "sasl_client_callback_handler_class": "tests/security/test_oauthbearer_logins.py::"
+    "test_only_kafkas_own_classes_are_taken",
+    "sasl_login_callback_handler_class": "tests/security/test_oauthbearer_logins.py::"
+    "test_only_kafkas_own_classes_are_taken",
+    "sasl_login_class": "tests/security/test_oauthbearer_logins.py::test_only_kafkas_own_classes_are_taken",
+    "principal_builder_class": "tests/security/test_oauthbearer_logins.py::"
+    "test_only_kafkas_own_classes_are_taken",
+    "ssl_engine_factory_class": "tests/security/test_oauthbearer_logins.py::"
+    "test_only_kafkas_own_classes_are_taken",
+    "security_providers": "tests/security/test_oauthbearer_logins.py::test_only_kafkas_own_classes_are_taken",
     "muster_handshake_timeout_ms": "tests/server/test_logins.py::test_a_stranger_is_closed_in_time",
     "muster_unauthenticated_connections_max": "tests/server/test_logins.py::"
     "test_strangers_beyond_the_bound_are_closed_at_once",
