@@ -37,7 +37,7 @@ from protocol.messages.offset_commit import (
 from tests.conformance.actors import OTHER_TOPIC, PARTITIONS, TOPIC
 from tests.conformance.connection import Connection
 from tests.conformance.registry import Ending
-from tests.conformance.secured import LISTENERS, SASL_LISTENER, SECURED, SECURITY
+from tests.conformance.secured import LISTENERS, SECURED, SECURITY
 
 DELAY_S: Final = 2
 """The initial rebalance delay where there is one: longer than any slow moment of the machine."""
@@ -121,9 +121,10 @@ class Target:
         return self.server.bootstrap
 
     @property
-    def sasl_bootstrap(self) -> str | None:
-        """The address of the SASL listener; None in configurations without one."""
-        return self.server.bootstrap_of(SASL_LISTENER) if self.configuration == SECURED else None
+    def other_bootstraps(self) -> dict[str, str]:
+        """The addresses of the listeners beside PLAINTEXT, by name."""
+        names = LISTENERS if self.configuration == SECURED else ()
+        return {name: self.server.bootstrap_of(name) for name in names}
 
     async def start(self) -> None:
         await asyncio.to_thread(self.server.start)
