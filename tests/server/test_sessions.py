@@ -49,7 +49,8 @@ def wait_for_the_end(began_s: float) -> None:
 
 
 def is_served(client: WireClient) -> bool:
-    return client.ask(ListGroupsRequest(), 4).error_code == ErrorCode.NONE
+    error: int = client.ask(ListGroupsRequest(), 4).error_code
+    return error == ErrorCode.NONE
 
 
 def join(client: WireClient, group: str, member_id: str = "") -> None:
