@@ -40,6 +40,7 @@ from protocol.messages.produce import ProduceRequest
 ERROR: Final = ErrorCode.ILLEGAL_SASL_STATE
 USER_TYPE, NOBODY = USER.removesuffix(":"), ANONYMOUS.removeprefix(USER)
 TEXT: Final = "Request is not valid given the current SASL state."
+PRODUCE_TEXT: Final = "Unexpected Kafka request of type PRODUCE during SASL authentication."
 
 FETCH_WITHOUT_ROWS_SINCE: Final = 13
 COORDINATORS_SINCE: Final = 4
@@ -52,7 +53,13 @@ def out_of_order(request: Any, version: int) -> Any:
 
 
 def _produce(request: ProduceRequest, version: int) -> Any:
-    return None if request.acks == 0 else error_response(request, ERROR, version)
+    if request.acks == 0:
+        return None
+    response = error_response(request, ERROR, version)
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            partition.error_message = PRODUCE_TEXT
+    return response
 
 
 def _fetch(request: FetchRequest, version: int) -> FetchResponse:

@@ -228,5 +228,9 @@ async def requests_around_a_login_in_one_segment(run: Run, choice: str) -> None:
         key = spec(type(request)).api_key
         assert key is not None
         name = type(request).__name__
-        await run.answer(Asked(f"the answer to {name}", request, connection.next_answer(key, version)))
+        reply = await run.answer(
+            Asked(f"the answer to {name}", request, connection.next_answer(key, version))
+        )
+        if reply == CLOSED:
+            break
     connection.close()
