@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from struct import Struct
 
 import pytest
@@ -20,11 +21,25 @@ from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.conformance.secured import BRIEF_LISTENER, LISTENERS, PASSWORDS, SASL_LISTENER
 from tests.quotas.asking import alteration, entry
+from tests.security.tls.certificates import issued
+from tests.security.tls.test_tls_daemon import TlsWire
 from tests.server.test_logins import SECURED, assert_closed, log_in, token
 
 SIZE = Struct(">i")
 LASTS_MS = 2_000
 HANDSHAKE = SaslHandshakeRequest(mechanism="PLAIN")
+TLS = "tls"
+"""A listener whose sessions are as short, behind TLS."""
+
+
+def of_tls(key: Path) -> dict[str, str]:
+    """Its settings, without what they begin with."""
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(key),
+        "connections.max.reauth.ms": str(LASTS_MS),
+        "plain.sasl.jaas.config": next(iter(SECURED.values())),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +48,12 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterDaemon]:
         "group.initial.rebalance.delay.ms": "0",
         f"listener.name.{BRIEF_LISTENER.lower()}.connections.max.reauth.ms": str(LASTS_MS),
     }
-    with MusterDaemon(tmp_path_factory.mktemp("sessions"), settings, listeners=LISTENERS) as daemon:
+    folder = tmp_path_factory.mktemp("sessions")
+    key = folder / "key.pem"
+    key.write_text(issued().pem)
+    settings |= {f"listener.name.{TLS}.{name}": value for name, value in of_tls(key).items()}
+    listeners = LISTENERS | {TLS.upper(): "SASL_SSL"}
+    with MusterDaemon(folder / "data", settings, listeners=listeners) as daemon:
         yield daemon
 
 
@@ -201,6 +221,27 @@ def test_bare_tokens_of_a_handshake_of_v0(daemon: MusterDaemon, step: int) -> No
         assert client.receive_frame()[:4] == SIZE.pack(7)
         assert client.receive_frame() == b""
         assert client.receive_frame()[:4] == SIZE.pack(8)
+
+
+def test_behind_tls_it_is_the_same(daemon: MusterDaemon) -> None:
+    """With a pipeline around the login, and a token that is larger than one read."""
+    with TlsWire(daemon, TLS.upper()) as client:
+        assert log_in(client, token()) == (0, "", LASTS_MS)
+        for request, version in (
+            (ListGroupsRequest(), 4),
+            (HANDSHAKE, 1),
+            (token(), 2),
+            (ListGroupsRequest(), 4),
+        ):
+            client.send(request, version)
+        assert [client.receive().error_code for _ in range(4)] == [0, 0, 0, 0]
+        wait_for_the_end(time.monotonic())
+        assert log_in(client, token()) == (0, "", LASTS_MS)
+        wait_for_the_end(time.monotonic())
+        assert client.ask(HANDSHAKE, 1).error_code == 0
+        large = SaslAuthenticateRequest(auth_bytes=b"x" * 400_000)
+        assert client.ask(large, 2).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert_closed(client)
 
 
 def test_a_wrong_password_ends_the_connection(daemon: MusterDaemon) -> None:
