@@ -21,7 +21,13 @@ from protocol.errors import ErrorCode
 from protocol.messages import RESPONSES
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from protocol.messages.alter_client_quotas import AlteredEntryData
 from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsResponse
+from protocol.messages.delegation_tokens import (
+    CreateDelegationTokenResponse,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenResponse,
+)
 from protocol.messages.delete_groups import DeleteGroupsResponse
 from protocol.messages.delete_records import DeleteRecordsPartitionResult
 from protocol.messages.end_txn import EndTxnRequest
@@ -74,6 +80,7 @@ class SpecialCase:
     since: int = 0  # from this API version on.
     is_per_row: bool = False  # The error is set in each row, although there is a field for the whole.
     is_once_per_name: bool = False  # A row that the request repeats is answered once.
+    copied: tuple[str, ...] = ()  # Lists in a row of the request that its answer repeats.
 
 
 ORDINARY: Final = SpecialCase()
@@ -84,6 +91,18 @@ SPECIAL_CASES: Final[dict[type, SpecialCase]] = {
     Coordinator: SpecialCase({"node_id": -1, "host": "", "port": -1}),
     PartitionProduceResponse: SpecialCase({"base_offset": -1}),
     DeleteRecordsPartitionResult: SpecialCase({"low_watermark": -1}),
+    CreateDelegationTokenResponse: SpecialCase(
+        {
+            **dict.fromkeys(("principal_type", "token_requester_principal_type"), "User"),
+            **dict.fromkeys(("principal_name", "token_requester_principal_name"), "ANONYMOUS"),
+            **dict.fromkeys(("issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"), -1),
+            "token_id": "",
+            "hmac": b"",
+        }
+    ),
+    RenewDelegationTokenResponse: SpecialCase({"expiry_timestamp_ms": 0}),
+    ExpireDelegationTokenResponse: SpecialCase({"expiry_timestamp_ms": 0}),
+    AlteredEntryData: SpecialCase({"error_message": None}, copied=("entity",)),
     AddPartitionsToTxnResponse: SpecialCase(is_per_row=True),
     DeleteGroupsResponse: SpecialCase(is_once_per_name=True),
     AlterUserScramCredentialsResponse: SpecialCase(is_once_per_name=True),
@@ -169,7 +188,12 @@ def _unnamed(request: Any) -> dict[str, Any]:
 
 def _naming(row_class: type, asked: WireType) -> Naming:
     """Return what copies the fields that a `row_class` shares with `asked`; of a plain value, that of its type."""
-    own = [each for each in fields_of(row_class) if not isinstance(each.type, Array) and not _is_error(each)]
+    copied = SPECIAL_CASES.get(row_class, ORDINARY).copied
+    own = [
+        each
+        for each in fields_of(row_class)
+        if not _is_error(each) and (not isinstance(each.type, Array) or each.name in copied)
+    ]
     if isinstance(asked, Struct):
         theirs = {each.name for each in fields_of(asked.cls)}
         shared = [each.name for each in own if each.name in theirs]

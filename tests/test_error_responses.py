@@ -102,5 +102,5 @@ def test_the_tables_name_messages_that_are_served() -> None:
     answered_by_rows = set(SPECIAL_CASES) - set(RESPONSES.values())
     assert {cls.__name__ for cls in answered_by_rows} == {
         *("Coordinator", "DeleteRecordsPartitionResult", "OffsetFetchResponsePartition"),
-        "PartitionProduceResponse",
+        *("PartitionProduceResponse", "AlteredEntryData"),
     }

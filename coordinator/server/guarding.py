@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from coordinator.server.api_table import Api, Handler
@@ -44,6 +45,6 @@ def guarded(api: Api, guard: Guard, now_ms: Callable[[], int]) -> Api:
 
     return replace(
         api,
-        handle=lambda request, pending: guard.handle(handle, request, pending),
+        handle=partial(guard.handle, handle),
         prepare_for=None if prepare is None else prepare_for,
     )

@@ -17,7 +17,7 @@ from aiokafka.errors import InvalidTopicError, KafkaError
 from coordinator.effects import GroupEvent
 from coordinator.history.events import TOPIC, HistoryError, encode_event
 from coordinator.history.topic import BATCH_BYTES, history_topic_config
-from muster.cluster import Cluster, ClusterError, check
+from muster.cluster import RETRY_EVERY_S, Cluster, ClusterError, check
 from muster.groups.event_records import read_event
 from muster.observe.follow import Sink
 from muster.observe.lines import event_line
@@ -28,6 +28,9 @@ from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 RETENTION_MS: Final = 7 * 24 * 3_600_000
 RETENTION_BYTES: Final = 100 << 20
 """As the daemon has them by default."""
+
+PATIENCE_S: Final = 300.0
+"""For how long a cluster is asked again that cannot take an event just now: a rolling restart takes minutes."""
 
 RECORD_BYTES: Final = BATCH_BYTES // 2
 """An event that is larger goes to the topic without the list of members, which the store keeps."""
@@ -52,13 +55,27 @@ class StoreSink:
 
 
 class TopicSink:
-    """Writes to a topic of events; one is there once `write` returns. Raises ClusterError."""
+    """Writes to a topic of events; one is there once `write` returns. Raises ClusterError.
 
-    def __init__(self, producer: AIOKafkaProducer, topic: str = TOPIC) -> None:
+    A broker that restarts is waited for, as long as `patience_s`. What it may have taken before comes once more.
+    """
+
+    def __init__(
+        self, producer: AIOKafkaProducer, topic: str = TOPIC, patience_s: float = PATIENCE_S
+    ) -> None:
         self._producer = producer
         self._topic = topic
+        self._patience_s = patience_s
 
     async def write(self, events: list[GroupEvent]) -> None:
+        deadline_s = asyncio.get_running_loop().time() + self._patience_s
+        while True:
+            if await self._is_written(events, deadline_s):
+                return
+            await asyncio.sleep(RETRY_EVERY_S)
+
+    async def _is_written(self, events: list[GroupEvent], deadline_s: float) -> bool:
+        """Write `events`; return False if the cluster cannot take them now, and the deadline has not passed."""
         try:
             sent = [await self._send(event) for event in events]
             await asyncio.gather(*sent)
@@ -67,7 +84,10 @@ class TopicSink:
                 f"this cluster lets no client write to {self._topic}: choose another topic"
             ) from None
         except KafkaError as error:
+            if error.retriable and asyncio.get_running_loop().time() < deadline_s:
+                return False
             raise ClusterError(f"writing to {self._topic}: {error!r}") from None
+        return True
 
     async def _send(self, event: GroupEvent) -> asyncio.Future[Any]:
         key, value = encode_event(event)

@@ -41,7 +41,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MusterDaemon, int]]:
     daemon, port = daemon_with_http(tmp_path_factory.mktemp("http_token"), **{"muster.http.token": TOKEN})
     with daemon:
-        wait_until(lambda: get(port, "/readyz").status == 200, "the shards are loaded", PATIENCE_S)
+        wait_until(lambda: get(port, "/readyz", BEARER).status == 200, "the shards are loaded", PATIENCE_S)
         yield daemon, port
 
 
@@ -187,6 +187,22 @@ def test_strangers_in_a_handshake_hold_up_nobody(
         (
             {"muster.http.listeners": f"https://{HOST}:0", "muster.http.ssl.keystore.location": "/absent"},
             "/absent cannot be read",
+        ),
+        (
+            {
+                "muster.http.listeners": f"https://{HOST}:0",
+                "muster.http.ssl.keystore.location": "/absent",
+                "muster.http.ssl.keystore.password": "a-canary",
+            },
+            "ssl.keystore.password is not for the type PEM",
+        ),
+        (
+            {
+                "muster.http.listeners": f"https://{HOST}:0",
+                "muster.http.ssl.keystore.location": "/absent",
+                "muster.http.ssl.keystore.type": "PKCS12",
+            },
+            "ssl.keystore.location is given without ssl.keystore.password",
         ),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, LeaderNotAvailableError
 
 from coordinator.history.events import HistoryError, decode_event, encode_event
 from muster.cluster import ClusterError
@@ -38,17 +38,18 @@ def test_the_job_of_members_finds_a_session_for_each_that_came_and_went() -> Non
 
 
 class Broker:
-    """Takes the place of a producer: keeps what is sent, or fails."""
+    """Takes the place of a producer: keeps what is sent, or fails, the first `times` events alone if given."""
 
-    def __init__(self, error: KafkaError | None = None) -> None:
+    def __init__(self, error: KafkaError | None = None, times: int = 1 << 31) -> None:
         self.sent: list[tuple[bytes, bytes, int]] = []
         self._error = error
+        self._times = times
 
     async def send(self, topic: str, value: bytes, key: bytes, *, timestamp_ms: int) -> Any:
         assert topic == "__group_events"
         self.sent.append((key, value, timestamp_ms))
         done = asyncio.get_running_loop().create_future()
-        if self._error is None:
+        if self._error is None or len(self.sent) > self._times:
             done.set_result(None)
         else:
             done.set_exception(self._error)
@@ -63,6 +64,18 @@ def test_the_topic_is_given_each_event_at_its_time() -> None:
     broker, log = Broker(), whole_log()
     written(broker, log)
     assert broker.sent == [(*encode_event(event), event.wall_ms) for event in log.events]
+
+
+def test_a_topic_that_has_no_leader_is_waited_for() -> None:
+    """All events of the write come once more, in their order: some of them may not have been there."""
+    log = whole_log()
+    broker = Broker(LeaderNotAvailableError(), times=1)
+    written(broker, log)
+    assert broker.sent == 2 * [(*encode_event(event), event.wall_ms) for event in log.events]
+    gone = Broker(LeaderNotAvailableError())
+    with pytest.raises(ClusterError, match="LeaderNotAvailable"):
+        asyncio.run(TopicSink(cast(AIOKafkaProducer, gone), patience_s=0).write(log.events))
+    assert len(gone.sent) == len(log.events)
 
 
 def test_an_event_too_large_for_the_topic_goes_there_without_its_members() -> None:

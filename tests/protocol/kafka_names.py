@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 KAFKA_NAMES: Final = {
+    "AlteredEntryData": "EntryData",
     "ConsumerGroupDescribeAssignment": "Assignment",
     "ConsumerGroupDescribeGroup": "DescribedGroup",
     "ConsumerGroupDescribeMember": "Member",

@@ -30,7 +30,8 @@ BATCH_BYTES: Final = 20_000
 FLOOD: Final = 45
 """Batches: those of two seconds at once, as the windows are three, and then some seven seconds of them."""
 SETTINGS: Final = {"quota.window.num": "3"}
-TENTH: Final = 1.1
+BESIDE_OTHERS: Final = 1.3
+"""Beside other tests a client is late now and then; tests/long/test_quota_rates.py holds a tenth, alone."""
 HELD_S: Final = 4.0
 """Longest time that a connection is held: Kafka looks twice a second."""
 
@@ -94,7 +95,11 @@ def fetched_per_s(server: ServerProcess) -> float:
 
 
 def test_a_raw_client_gets_through_what_kafka_lets_through(both: tuple[ServerProcess, ServerProcess]) -> None:
-    """Within a tenth, in both directions."""
+    compare_rates(both, BESIDE_OTHERS)
+
+
+def compare_rates(both: tuple[ServerProcess, ServerProcess], tolerance: float) -> None:
+    """Hold that what a client gets through in both directions differs by this factor at most."""
     for server in both:
         limit(server, {"client-id": "flood"}, producer_byte_rate=RATE)
         limit(server, {"client-id": "thirst"}, consumer_byte_rate=RATE)
@@ -102,7 +107,7 @@ def test_a_raw_client_gets_through_what_kafka_lets_through(both: tuple[ServerPro
     with ThreadPoolExecutor(2) as threads:
         for measured in (produced_per_s, fetched_per_s):
             theirs, ours = threads.map(measured, (kafka, muster))
-            assert theirs / TENTH <= ours <= theirs * TENTH, (
+            assert theirs / tolerance <= ours <= theirs * tolerance, (
                 f"{measured.__name__}: {theirs:.0f}, here {ours:.0f}"
             )
 

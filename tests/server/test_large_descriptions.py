@@ -18,7 +18,10 @@ from tests.server.test_prepared import apis_of
 class Asking(Asked):
     """A request as the handlers see it."""
 
-    api_version, client_id, client_host = 1, "c", "/h"
+    api_version, client_id, client_host, describes = 1, "c", "/h", None
+
+    def part(self, part: Any) -> Any:
+        return part
 
 
 @pytest.mark.parametrize(("member_count", "is_aside"), [(50, False), (500, True)])

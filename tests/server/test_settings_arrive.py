@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -84,6 +85,14 @@ GIVEN: Final[dict[str, Any]] = {
 }
 
 HELD_OTHERWISE: Final = {
+    "muster_http_token": "tests/http/test_http_secured.py::test_all_but_probes_ask_for_the_token",
+    "muster_http_token_file": "tests/http/test_http_secured.py::test_https_answers_as_http_does",
+    "muster_http_ssl_keystore_type": "tests/http/test_http_secured.py::"
+    "test_what_cannot_be_used_keeps_the_daemon_from_starting",
+    "muster_http_ssl_keystore_location": "tests/http/test_http_secured.py::test_https_answers_as_http_does",
+    "muster_http_ssl_keystore_password": "tests/http/test_http_secured.py::"
+    "test_what_cannot_be_used_keeps_the_daemon_from_starting",
+    "muster_http_ssl_key_password": "tests/http/test_http_secured.py::test_https_answers_as_http_does",
     "ssl_keystore_type": "tests/security/tls/test_stores.py::"
     "test_a_key_store_of_keytool_is_read_whatever_its_type_is_said_to_be",
     "ssl_keystore_location": "tests/security/tls/test_stores.py::"
@@ -244,7 +253,9 @@ def largest_transaction_record(daemon: Daemon) -> object:
 
 
 def found_coordinator(daemon: Daemon) -> object:
-    find = daemon.server.apis[10].handle
+    guarded = daemon.server.apis[10].handle
+    assert isinstance(guarded, partial), "there is an authorizer"
+    (find,) = guarded.args
     assert isinstance(find, FindCoordinator)
     return find._placement.leader_of(GROUP_METADATA_TOPIC, 0)
 

@@ -22,6 +22,11 @@ class Call:
 
     is_ordered = False
     """Whether it has its place behind others of its connection."""
+    is_guarded = False
+    describes = None
+    """Which topics its client may know of: all, as no rights are asked for here."""
+    meter = None
+    """What it takes of quotas: there are none."""
 
     def __init__(
         self,
@@ -41,6 +46,10 @@ class Call:
         self.witness = witness
         self._on_answer = on_answer
         self._on_lost = on_lost
+
+    def part(self, part: Any) -> Any:
+        """What answers of single shards go to: nothing has to be put into them."""
+        return part
 
     def reply(self, response: Any) -> None:
         """The daemon has made the answer, which leaves at once."""

@@ -140,7 +140,7 @@ async def _ask_more(run: Run, user: User, named: Named) -> None:
     for note, request, version in _more(named):
         key = spec(type(request)).api_key
         assert key is not None
-        await user.ask(request, version, note, _in_order if note == EVERYTHING else _tidy(run, key))
+        await user.ask(request, version, note, _in_order(run) if note == EVERYTHING else _tidy(run, key))
 
 
 def _more(named: Named) -> Iterator[tuple[str, Any, int]]:
@@ -202,12 +202,14 @@ def _tidy(run: Run, key: int) -> Any:
     return tidy
 
 
-def _in_order(reply: Any) -> None:
-    """Of all offsets of a group Kafka has the topics in the order of a table."""
-    for answer in (reply, *reply.groups):
-        answer.topics = sorted(
-            answer.topics, key=lambda topic: (topic.name, bytes(getattr(topic, "topic_id", b"")))
-        )
+def _in_order(run: Run) -> Any:
+    """Of all offsets of a group Kafka has the topics in the order of a table: by the names that ids stand for."""
+
+    def tidy(reply: Any) -> None:
+        for answer in (reply, *reply.groups):
+            answer.topics = sorted(answer.topics, key=lambda topic: _place(run, topic))
+
+    return tidy
 
 
 def _is_of(run: Run, name: str) -> bool:
@@ -216,7 +218,7 @@ def _is_of(run: Run, name: str) -> bool:
 
 def _place(run: Run, topic: Any) -> str:
     names = {topic_id: name for name, topic_id in run.topic_ids.items()}
-    return topic.name or names.get(bytes(topic.topic_id), "")
+    return str(topic.name or names.get(bytes(topic.topic_id), ""))
 
 
 # Groups of the consumer protocol (KIP-848).

@@ -349,7 +349,9 @@ async def test_a_peer_that_makes_openssl_answer_and_does_not_read_is_read_no_mor
     """F8: requests to renegotiate are each refused by a warning, and key updates each answered."""
     wired = Wired().shake_hands()
     wired.lower.unsent += bytes(UNREAD_ANSWERS_BYTES)
-    wired.transport._engine.outgoing.write(b"an answer")  # type: ignore[union-attr]
+    engine = wired.transport._engine
+    assert engine is not None
+    engine.outgoing.write(b"an answer")
     wired.send(b"x")
     assert not wired.lower.reading
     wired.transport.resume_reading()
