@@ -17,7 +17,7 @@ import struct
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -33,10 +33,12 @@ LOG_TAIL_BYTES = 6_000  # Enough for a stack trace, little enough to read in a t
 T = TypeVar("T")
 
 
-def free_port() -> int:
-    """A loopback port on which nothing listens now; another process may take it before the caller does."""
+def free_port(others: Collection[int] = ()) -> int:
+    """A loopback port, none of `others`, on which nothing listens now; another process may take it meanwhile."""
     for _ in range(200):
         port = random.choice(PORT_RANGE)
+        if port in others:
+            continue
         with socket.socket() as probe:
             # As servers do: a port with connections in TIME_WAIT counts as free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -117,7 +119,9 @@ class ServerProcess(ABC):
         self.log_path = data_dir / "server.log"
         self.port = free_port()
         self._protocols = {PLAINTEXT: PLAINTEXT, **(listeners or {})}
-        self._ports = {PLAINTEXT: self.port, **{name: free_port() for name in listeners or {}}}
+        self._ports = {PLAINTEXT: self.port}
+        for name in listeners or {}:
+            self._ports[name] = free_port(self._ports.values())
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -72,9 +72,13 @@ class LoginConnection(asyncio.Protocol):
     """The server's end of a socket whose client is a stranger."""
 
     def __init__(
-        self, host: LoginHost, rules: LoginRules, stranger: Stranger, make: Callable[[], KnownConnection]
+        self,
+        host: LoginHost,
+        rules: LoginRules,
+        stranger: Stranger,
+        make: Callable[[Session], KnownConnection],
     ) -> None:
-        """`make` makes the connection that takes over."""
+        """`make` makes the connection that takes over, for the session that the login has begun."""
         self._host = host
         self._rules = rules
         self._stranger = stranger
@@ -152,7 +156,7 @@ class LoginConnection(asyncio.Protocol):
         self._is_over, self._transport = True, None
         self._received.clear()
         self._host.on_stranger_known(self._stranger)
-        connection = self._make()
+        connection = self._make(session)
         connection.session = session
         if self._login.client_software is not None:
             connection.client_software = self._login.client_software

@@ -11,6 +11,7 @@ import socket
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 import structlog
@@ -24,6 +25,7 @@ from coordinator.server.acceptor import ACCEPT_EVERY_MS, Acceptor, bind, longest
 from coordinator.server.api_table import Api
 from coordinator.server.connection import Connection, use_apis
 from coordinator.server.descriptors import Descriptors
+from coordinator.server.ending_connection import connection_for
 from coordinator.server.entrances import (
     OWN_MECHANISMS,
     Entrance,
@@ -223,7 +225,9 @@ class Server:
         if entrance.login is None:
             inner = Connection(self, listener.name)
         else:
-            inner = LoginConnection(self, entrance.login, stranger, lambda: Connection(self, listener.name))
+            inner = LoginConnection(
+                self, entrance.login, stranger, partial(connection_for, self, entrance.login)
+            )
         return inner if entrance.tls is None else entrance.tls(inner, stranger)
 
     def on_stranger(self, stranger: Stranger, ip: str) -> bool:

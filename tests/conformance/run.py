@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -27,7 +27,7 @@ from tests.conformance.connection import CORRELATION_ID, Connection
 from tests.conformance.logins import Login, log_in, plain
 from tests.conformance.registry import Ending
 from tests.conformance.restarts import Lane, Restarts
-from tests.conformance.secured import PASSWORDS
+from tests.conformance.secured import PASSWORDS, SASL_LISTENER
 
 ANSWER_TIMEOUT_S: Final = 30.0
 PARKED_FOR_S: Final = 0.15  # A request without an answer for so long is parked: answers take milliseconds.
@@ -73,11 +73,8 @@ class Run:
     surplus: set[str] = field(default_factory=set)  # What answers held beside their messages.
     was_ended_amid: bool = False  # The broker ended while lanes of requests were under way.
     asked: int = 0
-    sasl_bootstrap: str | None = None
-    tokens_bootstrap: str | None = None
-    """The address of the broker's SASL listener, where it has one."""
-    listeners: Mapping[str, str] = field(default_factory=dict)
-    """The addresses of its listeners with TLS, by name."""
+    other_bootstraps: dict[str, str] = field(default_factory=dict)
+    """The addresses of the broker's listeners beside PLAINTEXT, by name."""
     _logins: dict[str, Login] = field(default_factory=dict)
     _connections: dict[str, list[Connection]] = field(default_factory=dict)
     # Keyed by the id() of the message, which the answer keeps alive.
@@ -91,8 +88,7 @@ class Run:
     @property
     def bootstraps(self) -> tuple[str, ...]:
         """All addresses of the broker."""
-        others = (self.sasl_bootstrap, self.tokens_bootstrap, *self.listeners.values())
-        return (self.bootstrap, *filter(None, others))
+        return (self.bootstrap, *self.other_bootstraps.values())
 
     # Requests and their answers.
 
@@ -236,14 +232,10 @@ class Run:
         await log_in(connection, login.tokens(), login.mechanism)
         return connection
 
-    async def stranger(self, name: str = "stranger", *, with_tokens: bool = False) -> Connection:
-        """A new connection on the SASL listener on which nothing was said yet; the script has to close it.
-
-        `with_tokens`: on the one that takes tokens without a signature.
-        """
-        bootstrap = self.tokens_bootstrap if with_tokens else self.sasl_bootstrap
-        assert bootstrap is not None, "the configuration has no SASL listener"
-        return await Connection.open(bootstrap, name, self._take)
+    async def stranger(self, name: str = "stranger", listener: str = SASL_LISTENER) -> Connection:
+        """A new connection on a SASL listener on which nothing was said yet; the script has to close it."""
+        assert listener in self.other_bootstraps, "the configuration has no such listener"
+        return await Connection.open(self.other_bootstraps[listener], name, self._take)
 
     def logs_in(self, actor: str, login: Login | None = None) -> None:
         """Have `actor` come through the SASL listener from now on, by `login`, or as PLAIN's user of its name."""

@@ -3,6 +3,7 @@
 Over PLAINTEXT everything may be done, as User:ANONYMOUS is a super user there: that is how scripts make what they
 need, ACLs included. The users of the SASL listener log in with PLAIN, but for `admin` they begin without rights.
 It takes bearer tokens too, whose settings are those of `tokens`.
+On the listener BRIEF they do the same, and have to do it again and again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from tests.conformance.tokens import TOKENS_LISTENER
 
 SECURED: Final = "secured"
 SASL_LISTENER: Final = "SASL"
-LISTENERS: Final = {SASL_LISTENER: "SASL_PLAINTEXT", TOKENS_LISTENER: "SASL_PLAINTEXT"}
+BRIEF_LISTENER: Final = "BRIEF"
+LISTENERS: Final = {
+    SASL_LISTENER: "SASL_PLAINTEXT",
+    BRIEF_LISTENER: "SASL_PLAINTEXT",
+    TOKENS_LISTENER: "SASL_PLAINTEXT",
+}
 """The listeners beside PLAINTEXT, and their protocols."""
 
 PASSWORDS: Final = {
@@ -27,12 +33,21 @@ PASSWORDS: Final = {
 _MODULES: Final = "org.apache.kafka.common.security"
 _USERS: Final = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
 _PREFIX: Final = f"listener.name.{SASL_LISTENER.lower()}"
+_BRIEF: Final = f"listener.name.{BRIEF_LISTENER.lower()}"
+
+BRIEF_MS: Final = 3_000
+"""How long a session of PLAIN lasts on the listener BRIEF."""
 
 SECURITY: Final = {
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
     f"{_PREFIX}.plain.sasl.jaas.config": f"{_MODULES}.plain.PlainLoginModule required {_USERS};",
     f"{_PREFIX}.scram-sha-256.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",
     f"{_PREFIX}.scram-sha-512.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",
+    f"{_BRIEF}.plain.sasl.jaas.config": f"{_MODULES}.plain.PlainLoginModule required {_USERS};",
+    f"{_BRIEF}.scram-sha-256.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",
+    f"{_BRIEF}.scram-sha-512.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",
+    f"{_BRIEF}.plain.connections.max.reauth.ms": str(BRIEF_MS),
+    f"{_BRIEF}.connections.max.reauth.ms": "600000",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin;User:ANONYMOUS",
 }

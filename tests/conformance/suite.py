@@ -80,8 +80,7 @@ async def play(
 async def _play_on(target: Target, case: Case, outcome: Outcome, restarts: dict[str, Restarts]) -> None:
     name = case.name if outcome.at_first is None else f"{case.name}/again"
     run = Run(name, target.bootstrap, dict(target.topic_ids), restarts.get(target.kind), case.ending)
-    run.sasl_bootstrap, run.listeners = target.sasl_bootstrap, target.tls_bootstraps
-    run.tokens_bootstrap = target.tokens_bootstrap
+    run.other_bootstraps = target.other_bootstraps
     outcome.runs[target.kind] = run
     try:
         async with asyncio.timeout(CASE_TIMEOUT_S):

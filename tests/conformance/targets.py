@@ -39,8 +39,8 @@ from tests.conformance.actors import OTHER_TOPIC, PARTITIONS, TOPIC
 from tests.conformance.connection import Connection
 from tests.conformance.encrypted import TLS_LISTENERS, tls_settings
 from tests.conformance.registry import Ending
-from tests.conformance.secured import LISTENERS, SASL_LISTENER, SECURED, SECURITY
-from tests.conformance.tokens import TOKENS_LISTENER, java_options, token_settings
+from tests.conformance.secured import LISTENERS, SECURED, SECURITY
+from tests.conformance.tokens import java_options, token_settings
 
 DELAY_S: Final = 2
 """The initial rebalance delay where there is one: longer than any slow moment of the machine."""
@@ -124,20 +124,10 @@ class Target:
         return self.server.bootstrap
 
     @property
-    def sasl_bootstrap(self) -> str | None:
-        """The address of the SASL listener; None in configurations without one."""
-        return self.server.bootstrap_of(SASL_LISTENER) if self.configuration == SECURED else None
-
-    @property
-    def tls_bootstraps(self) -> dict[str, str]:
-        """The addresses of the listeners with TLS by name; none in configurations without them."""
-        names = TLS_LISTENERS if self.configuration == SECURED else ()
+    def other_bootstraps(self) -> dict[str, str]:
+        """The addresses of the listeners beside PLAINTEXT, by name."""
+        names = (*LISTENERS, *TLS_LISTENERS) if self.configuration == SECURED else ()
         return {name: self.server.bootstrap_of(name) for name in names}
-
-    @property
-    def tokens_bootstrap(self) -> str | None:
-        """The address of the listener for tokens without a signature; None in configurations without one."""
-        return self.server.bootstrap_of(TOKENS_LISTENER) if self.configuration == SECURED else None
 
     async def start(self) -> None:
         await asyncio.to_thread(self.server.start)

@@ -20,9 +20,9 @@ from coordinator.security.sasl.mechanism import (
     Exchange,
     Mechanism,
 )
+from coordinator.security.sasl.out_of_order import out_of_order
 from coordinator.security.session import USER, Session
 from protocol.codec.codec import decode, spec
-from protocol.error_responses import error_response
 from protocol.errors import DecodeError, ErrorCode
 from protocol.framing import response_frame, skip_tagged_fields
 from protocol.messages import REQUESTS
@@ -39,10 +39,6 @@ REFUSED_VERSIONS_MAX: Final = 16
 
 STEPS_MAX: Final = 16
 """Tokens of one exchange: no mechanism has more than three."""
-
-WITHOUT_WORDS: Final = frozenset({1, 3, 34, 35})
-"""Fetch, Metadata, AlterReplicaLogDirs and DescribeLogDirs: out of order, they are closed late without an answer.
-What an error response of theirs looks like in older versions does not follow from the schema."""
 
 _HEADER: Final = Struct(">hhih")  # API key, version, correlation id, length of the client id.
 _SIZE: Final = Struct(">i")
@@ -293,11 +289,11 @@ def _out_of_order(header: _Header, frame: bytes) -> Step:
         request, version = ApiVersionsRequest(), 0  # Every client can read that (KIP-511).
     else:
         request = _decoded(cls, header, frame)
-    failure = Failure(f"{cls.__name__} in place of SaslAuthenticateRequest")
-    if header.key in WITHOUT_WORDS:
-        return Step(failure=failure)
-    response = error_response(request, ErrorCode.ILLEGAL_SASL_STATE, version)
-    return _answered(header, response, version, failure=failure)
+    reason = f"{cls.__name__} in place of SaslAuthenticateRequest"
+    response = out_of_order(request, version)
+    if response is None:
+        return _closed(reason)
+    return _answered(header, response, version, failure=Failure(reason))
 
 
 def _answered(

@@ -50,7 +50,7 @@ async def alter(run: Run, scope: str, changes: Changes, validate_only: bool = Fa
 
 async def is_served(run: Run) -> None:
     """A new connection through TLS is let in."""
-    (await connect(run.listeners[TLS], client(VERSIONS["TLSv1.3"]))).close()
+    (await connect(run.other_bootstraps[TLS], client(VERSIONS["TLSv1.3"]))).close()
 
 
 @scenario("security Q21", on=SECURED, choices=LIMITS, in_turn=CONFIGS)

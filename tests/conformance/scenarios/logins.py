@@ -8,11 +8,25 @@ from typing import Any, Final
 from protocol.codec.codec import spec
 from protocol.errors import ErrorCode
 from protocol.framing import encode_request
+from protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
 from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.metadata import MetadataRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.conformance.connection import CORRELATION_ID, Connection
@@ -20,6 +34,7 @@ from tests.conformance.logins import AUTHENTICATE_VERSION, HANDSHAKE_VERSION
 from tests.conformance.registry import scenario
 from tests.conformance.run import CLOSED, Asked, Run
 from tests.conformance.secured import PASSWORDS, SECURED
+from tests.quotas.asking import alteration, entry
 
 SIZE: Final = Struct(">i")
 HEAD: Final = Struct(">hhih")
@@ -191,11 +206,48 @@ async def after_a_handshake_of_v0_tokens_are_bare(run: Run, choice: str) -> None
         await is_in(run, connection)
 
 
+def produce(acks: int) -> ProduceRequest:
+    data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=2, records=b"")])]
+    return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=1, topic_data=data)
+
+
+def fetch() -> FetchRequest:
+    partitions = [FetchPartition(partition=2, fetch_offset=0, partition_max_bytes=1)]
+    topics = [FetchTopic(topic="t", topic_id=b"i" * 16, partitions=partitions)]
+    return FetchRequest(max_wait_ms=1, min_bytes=1, topics=topics)
+
+
 OTHERS: Final = {
     "DeleteGroups": (DeleteGroupsRequest(groups_names=["a", "b"]), 2),
     "ListGroups": (ListGroupsRequest(), 4),
     "Heartbeat": (HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4),
     "ApiVersions": (HELLO, 3),
+    "Produce": (produce(acks=1), 9),
+    "Fetch-4": (fetch(), 4),
+    "Fetch-12": (fetch(), 12),
+    "Fetch-13": (fetch(), 13),
+    "Metadata-1": (MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 1),
+    "Metadata-13": (MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=b"i" * 16)]), 13),
+    "Metadata-all": (MetadataRequest(topics=None), 12),
+    "FindCoordinator-2": (FindCoordinatorRequest(key="g"), 2),
+    "FindCoordinator-4": (FindCoordinatorRequest(coordinator_keys=["g", "h"]), 4),
+    "AlterReplicaLogDirs": (
+        AlterReplicaLogDirsRequest(
+            dirs=[
+                AlterReplicaLogDir(path="/a", topics=[AlterReplicaLogDirTopic(name="t", partitions=[0, 1])])
+            ]
+        ),
+        2,
+    ),
+    "DescribeLogDirs-1": (DescribeLogDirsRequest(topics=None), 1),
+    "DescribeLogDirs-4": (DescribeLogDirsRequest(topics=None), 4),
+    "CreateDelegationToken": (CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), 3),
+    "RenewDelegationToken": (RenewDelegationTokenRequest(hmac=b"h", renew_period_ms=-1), 2),
+    "ExpireDelegationToken": (ExpireDelegationTokenRequest(hmac=b"h", expiry_time_period_ms=-1), 2),
+    "AlterClientQuotas": (
+        alteration(entry({"user": "u", "client-id": None}, producer_byte_rate=1.0)),
+        1,
+    ),
 }
 
 
@@ -207,6 +259,14 @@ async def another_api_in_the_exchange_is_refused_in_its_own_words(run: Run, choi
     async with run.taking(DELAY_S, SLOW_S):
         await ask(run, connection, request, version)
     await is_closed(run, connection)
+
+
+@scenario("security S6", on=SECURED)
+async def a_producer_that_wants_no_answer_in_the_exchange(run: Run) -> None:
+    connection = await run.stranger()
+    await ask(run, connection, handshake(), HANDSHAKE_VERSION)
+    reply = await ask(run, connection, produce(acks=0), 9)
+    run.expect(reply == CLOSED, "unanswered")
 
 
 @scenario("security S6", on=SECURED)

@@ -24,7 +24,7 @@ from tests.conformance.encrypted import (
 from tests.conformance.logins import log_in, plain
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
-from tests.conformance.secured import PASSWORDS, SECURED
+from tests.conformance.secured import PASSWORDS, SASL_LISTENER, SECURED
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 SHOWN: Final = ("", "good", "odd name")
@@ -45,7 +45,7 @@ async def whoami(run: Run, connection: Any, note: str) -> Any:
 @scenario("security T5", "security T30", "security T31", "security A18", on=SECURED, choices=VERSIONS)
 async def a_certificate_says_who_the_client_is(run: Run, choice: str) -> None:
     for shown in SHOWN:
-        connection = await connect(run.listeners[TLS], client(VERSIONS[choice], shown))
+        connection = await connect(run.other_bootstraps[TLS], client(VERSIONS[choice], shown))
         reply = await whoami(run, connection, f"with {shown or 'no'} certificate")
         run.expect(reply.error_code == (AUTHENTICATED if shown else ANONYMOUS), f"{shown}: as it should be")
         name = reply.principal_name
@@ -54,7 +54,7 @@ async def a_certificate_says_who_the_client_is(run: Run, choice: str) -> None:
 
 @scenario("security T6", on=SECURED, choices=VERSIONS)
 async def who_insists_on_a_certificate_lets_one_in(run: Run, choice: str) -> None:
-    connection = await connect(run.listeners[MUTUAL], client(VERSIONS[choice], "good"))
+    connection = await connect(run.other_bootstraps[MUTUAL], client(VERSIONS[choice], "good"))
     run.expect((await whoami(run, connection, "")).error_code == AUTHENTICATED, "it has a name")
 
 
@@ -64,7 +64,7 @@ async def certificates_that_do_not_verify_are_refused_by_an_alert(run: Run, choi
         (listener, shown) for listener in (TLS, MUTUAL) for shown in ("of another authority", "expired")
     ]
     for listener, shown in refused:
-        seen = await refusal(run.listeners[listener], client(VERSIONS[choice], shown))
+        seen = await refusal(run.other_bootstraps[listener], client(VERSIONS[choice], shown))
         run.saw(f"{listener}: {shown or 'no'} certificate", seen)
         run.expect(seen == ALERT, f"{listener}, {shown}: an alert")
 
@@ -75,7 +75,7 @@ async def what_has_no_version_or_suite_in_common_is_refused_by_an_alert(run: Run
         ("TLS 1.1", client(ssl.TLSVersion.TLSv1_1, ciphers="ALL:@SECLEVEL=0")),
         ("suites for another kind of key", client(ssl.TLSVersion.TLSv1_2, ciphers="AES128-GCM-SHA256")),
     ):
-        seen = await refusal(run.listeners[choice], context)
+        seen = await refusal(run.other_bootstraps[choice], context)
         run.saw(what, seen)
         run.expect(seen == ALERT, f"{what}: an alert")
 
@@ -84,14 +84,14 @@ async def what_has_no_version_or_suite_in_common_is_refused_by_an_alert(run: Run
 async def plaintext_on_a_listener_with_tls_gets_an_alert(run: Run, choice: str) -> None:
     hello = encode_request(ApiVersionsRequest(), 0, 7, "client")
     for what, data in (("a request", hello), ("HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")):
-        seen = await answer_to_bytes(run.listeners[choice], data)
+        seen = await answer_to_bytes(run.other_bootstraps[choice], data)
         run.saw(what, seen)
         run.expect(seen == ALERT, f"{what}: an alert")
 
 
 @scenario("security T16", on=SECURED)
 async def tls_on_a_plain_listener_is_hung_up_on(run: Run) -> None:
-    for name, bootstrap in (("plain", run.bootstrap), ("SASL", run.sasl_bootstrap)):
+    for name, bootstrap in (("plain", run.bootstrap), ("SASL", run.other_bootstraps[SASL_LISTENER])):
         assert bootstrap is not None
         try:
             (await connect(bootstrap, client(ssl.TLSVersion.TLSv1_3))).close()
@@ -106,7 +106,7 @@ async def tls_on_a_plain_listener_is_hung_up_on(run: Run) -> None:
 async def behind_tls_a_login_says_who_the_client_is(run: Run, choice: str) -> None:
     """Whatever certificate it has; the general ssl.client.auth is none of such a listener's."""
     for shown in ("", "good"):
-        connection = await connect(run.listeners[TLS_LOGIN], client(VERSIONS[choice], shown))
+        connection = await connect(run.other_bootstraps[TLS_LOGIN], client(VERSIONS[choice], shown))
         await log_in(connection, plain("alice", PASSWORDS["alice"]))
         reply = await whoami(run, connection, f"with {shown or 'no'} certificate")
         run.expect((reply.error_code, reply.principal_name) == (AUTHENTICATED, "alice"), "it is alice")
@@ -114,7 +114,7 @@ async def behind_tls_a_login_says_who_the_client_is(run: Run, choice: str) -> No
 
 @scenario("security S2", on=SECURED)
 async def behind_tls_nothing_is_served_before_the_login(run: Run) -> None:
-    connection = await connect(run.listeners[TLS_LOGIN], client(ssl.TLSVersion.TLSv1_3))
+    connection = await connect(run.other_bootstraps[TLS_LOGIN], client(ssl.TLSVersion.TLSv1_3))
     request = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1)
     try:
         async with asyncio.timeout(10):

@@ -19,10 +19,11 @@ from tests.conformance.logins import AUTHENTICATE_VERSION, HANDSHAKE_VERSION
 from tests.conformance.registry import scenario
 from tests.conformance.run import CLOSED, Run
 from tests.conformance.scenarios.logins import is_closed
-from tests.conformance.secured import SECURED
+from tests.conformance.secured import SASL_LISTENER, SECURED
 from tests.conformance.tokens import (
     KEY_ID,
     OAUTHBEARER,
+    TOKENS_LISTENER,
     claims,
     encoded,
     private_key,
@@ -41,7 +42,7 @@ def message(token: str, authzid: str = "", rest: str = "") -> bytes:
 
 async def begun(run: Run, *, is_unsecured: bool = False) -> Connection:
     """A connection on which OAUTHBEARER was named."""
-    connection = await run.stranger(with_tokens=is_unsecured)
+    connection = await run.stranger(listener=TOKENS_LISTENER if is_unsecured else SASL_LISTENER)
     reply = await connection.send(SaslHandshakeRequest(mechanism=OAUTHBEARER), HANDSHAKE_VERSION)
     assert reply.error_code == ErrorCode.NONE, reply
     return connection
