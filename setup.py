@@ -25,7 +25,7 @@ COMPILED = [
     "coordinator/runtime/turn_share.py",
     "coordinator/server/answering.py",
     "coordinator/server/connection.py",
-    "coordinator/server/ending_connection.py",  # A class of slots whose base is compiled.
+    "coordinator/server/ending_connection.py",  # mypyc has no interpreted class with a compiled base.
     "coordinator/server/gathering.py",
     "coordinator/server/group_apis.py",
     "coordinator/server/memory_pool.py",

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from coordinator.security.session import ANONYMOUS, USER
 from protocol.error_responses import error_response
 from protocol.errors import ErrorCode
 from protocol.messages.alter_client_quotas import (
@@ -23,14 +22,6 @@ from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from protocol.messages.delegation_tokens import (
-    CreateDelegationTokenRequest,
-    CreateDelegationTokenResponse,
-    ExpireDelegationTokenRequest,
-    ExpireDelegationTokenResponse,
-    RenewDelegationTokenRequest,
-    RenewDelegationTokenResponse,
-)
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -38,7 +29,6 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse, Metada
 from protocol.messages.produce import ProduceRequest
 
 ERROR: Final = ErrorCode.ILLEGAL_SASL_STATE
-USER_TYPE, NOBODY = USER.removesuffix(":"), ANONYMOUS.removeprefix(USER)
 TEXT: Final = "Request is not valid given the current SASL state."
 PRODUCE_TEXT: Final = "Unexpected Kafka request of type PRODUCE during SASL authentication."
 
@@ -117,29 +107,6 @@ def _describe_log_dirs(_request: DescribeLogDirsRequest, _version: int) -> Descr
     return DescribeLogDirsResponse(error_code=ERROR)  # Versions before 3 say nothing of it.
 
 
-def _create_token(_request: CreateDelegationTokenRequest, _version: int) -> CreateDelegationTokenResponse:
-    return CreateDelegationTokenResponse(
-        error_code=ERROR,
-        principal_type=USER_TYPE,
-        principal_name=NOBODY,
-        token_requester_principal_type=USER_TYPE,
-        token_requester_principal_name=NOBODY,
-        issue_timestamp_ms=-1,
-        expiry_timestamp_ms=-1,
-        max_timestamp_ms=-1,
-        token_id="",
-        hmac=b"",
-    )
-
-
-def _renew_token(_request: RenewDelegationTokenRequest, _version: int) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(error_code=ERROR, expiry_timestamp_ms=0)
-
-
-def _expire_token(_request: ExpireDelegationTokenRequest, _version: int) -> ExpireDelegationTokenResponse:
-    return ExpireDelegationTokenResponse(error_code=ERROR, expiry_timestamp_ms=0)
-
-
 def _alter_client_quotas(request: AlterClientQuotasRequest, _version: int) -> AlterClientQuotasResponse:
     rows = [
         AlteredEntryData(error_code=ERROR, error_message=TEXT, entity=each.entity) for each in request.entries
@@ -154,8 +121,5 @@ _OWN: Final[dict[type, Callable[[Any, int], Any]]] = {
     FindCoordinatorRequest: _find_coordinator,
     AlterReplicaLogDirsRequest: _alter_replica_log_dirs,
     DescribeLogDirsRequest: _describe_log_dirs,
-    CreateDelegationTokenRequest: _create_token,
-    RenewDelegationTokenRequest: _renew_token,
-    ExpireDelegationTokenRequest: _expire_token,
     AlterClientQuotasRequest: _alter_client_quotas,
 }
