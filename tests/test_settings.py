@@ -603,6 +603,7 @@ def test_every_default_is_kafkas_unless_a_reason_is_given(
 
 
 def same_default(option: str, type_: str, theirs: str) -> bool:
+    theirs = theirs.removeprefix("class ")
     ours = Settings.model_fields[attribute_name(option)].default
     if theirs == "null":
         return ours in (None, ())

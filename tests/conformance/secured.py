@@ -2,8 +2,8 @@
 
 Over PLAINTEXT everything may be done, as User:ANONYMOUS is a super user there: that is how scripts make what they
 need, ACLs included. The users of the SASL listener log in with PLAIN, but for `admin` they begin without rights.
-It takes bearer tokens too, whose settings are those of `tokens`.
-On the listener BRIEF they do the same, and have to do it again and again.
+On the listener BRIEF they do the same, and have to do it again and again. Bearer tokens, with the settings of
+`tokens`, are taken on the SASL listener, and on TOKENS without a signature.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BRIEF_MS: Final = 3_000
 """How long a session of PLAIN lasts on the listener BRIEF."""
 
 SECURITY: Final = {
-    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
     f"{_PREFIX}.plain.sasl.jaas.config": f"{_MODULES}.plain.PlainLoginModule required {_USERS};",
     f"{_PREFIX}.scram-sha-256.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",
     f"{_PREFIX}.scram-sha-512.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",

@@ -18,6 +18,8 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm, get_default_algorithms
 
+from coordinator.settings.tokens import UNSECURED_OPTION
+
 OAUTHBEARER: Final = "OAUTHBEARER"
 TOKENS_LISTENER: Final = "TOKENS"
 AUDIENCE: Final = "brokers"
@@ -49,10 +51,12 @@ def key_url() -> str:
     return file.as_uri()
 
 
-def token_settings() -> dict[str, str]:
-    """The settings of both brokers."""
+def token_settings(kind: str) -> dict[str, str]:
+    """The settings of a broker, "kafka" or "muster", beside those of its other mechanisms."""
     signed, unsecured = (f"listener.name.{name}.{OAUTHBEARER.lower()}" for name in ("sasl", "tokens"))
-    return {
+    allowed = {UNSECURED_OPTION: "true"} if kind == "muster" else {}
+    return allowed | {
+        "listener.name.sasl.sasl.enabled.mechanisms": f"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,{OAUTHBEARER}",
         "listener.name.tokens.sasl.enabled.mechanisms": OAUTHBEARER,
         f"{signed}.sasl.jaas.config": f"{_COMMON}.OAuthBearerLoginModule required;",
         f"{signed}.sasl.server.callback.handler.class": f"{_COMMON}.OAuthBearerValidatorCallbackHandler",

@@ -90,7 +90,7 @@ async def shown(run: Run, token: bytes, what: str, is_taken: bool, *, is_unsecur
 
 @scenario("security S33", "security S34", on=SECURED)
 async def messages_are_taken_or_not(run: Run) -> None:
-    """Not compared: two tokens, and a scheme but Bearer, at which Kafka hangs up."""
+    """Not compared: a scheme other than Bearer, at which Kafka hangs up."""
     good = unsecured(claims(), NONE)
     messages: dict[str, tuple[bytes, bool]] = {
         "as it is": (message(good), True),
@@ -114,6 +114,8 @@ async def messages_are_taken_or_not(run: Run) -> None:
         "no value": (message(good, rest="x\x01"), False),
         "no ASCII": (message(good, rest="x=\u00e9\x01"), False),
         "a token with a blank": (message(f"{good} x"), False),
+        "two tokens": (message("a.b.c", rest=f"auth=Bearer {good}\x01"), True),
+        "two tokens, the first good": (message(good, rest="auth=Bearer a.b.c\x01"), False),
         "nothing": (b"", False),
         "the farewell first": (FAREWELL, False),
     }
@@ -184,7 +186,7 @@ def forged() -> dict[str, str]:
         "a key that is not known": signed(claims(), kid="other"),
         "a path": signed(claims(), kid="../../../../etc/passwd"),
         "double claims": signed(double),
-        "a nested token": signed(signed(claims()).encode(), cty="JWT"),
+        "claims that are said to be a token": signed(claims(), cty="JWT"),
         "nested JSON": signed(b"[" * 10_000),
     }
 
