@@ -202,7 +202,7 @@ def new_target(kind: str, configuration: str, data_dir: Path) -> Target:
     if configuration == SECURED:
         listeners = {**LISTENERS, **TLS_LISTENERS}
         keys = directory.with_name(f"{directory.name}-keys")
-        config, options = {**config, **tls_settings(keys), **token_settings()}, java_options()
+        config, options = {**config, **tls_settings(keys), **token_settings(kind)}, java_options()
     server: ServerProcess
     if kind == "kafka":
         plugins = _receiver() if configuration == TELEMETRY else ()
