@@ -15,12 +15,10 @@ from tests.conformance.tokens import TOKENS_LISTENER
 SECURED: Final = "secured"
 SASL_LISTENER: Final = "SASL"
 BRIEF_LISTENER: Final = "BRIEF"
-LISTENERS: Final = {
-    SASL_LISTENER: "SASL_PLAINTEXT",
-    BRIEF_LISTENER: "SASL_PLAINTEXT",
-    TOKENS_LISTENER: "SASL_PLAINTEXT",
-}
-"""The listeners beside PLAINTEXT, and their protocols."""
+LISTENERS: Final = {SASL_LISTENER: "SASL_PLAINTEXT", BRIEF_LISTENER: "SASL_PLAINTEXT"}
+"""The listeners beside PLAINTEXT that SECURITY is enough for, and their protocols."""
+ALL_LISTENERS: Final = {**LISTENERS, TOKENS_LISTENER: "SASL_PLAINTEXT"}
+"""The listeners of both brokers beside PLAINTEXT, and their protocols."""
 
 PASSWORDS: Final = {
     "alice": "alice-secret",

@@ -39,7 +39,7 @@ from tests.conformance.actors import OTHER_TOPIC, PARTITIONS, TOPIC
 from tests.conformance.connection import Connection
 from tests.conformance.encrypted import TLS_LISTENERS, tls_settings
 from tests.conformance.registry import Ending
-from tests.conformance.secured import LISTENERS, SECURED, SECURITY
+from tests.conformance.secured import ALL_LISTENERS, SECURED, SECURITY
 from tests.conformance.tokens import java_options, token_settings
 
 DELAY_S: Final = 2
@@ -126,7 +126,7 @@ class Target:
     @property
     def other_bootstraps(self) -> dict[str, str]:
         """The addresses of the listeners beside PLAINTEXT, by name."""
-        names = (*LISTENERS, *TLS_LISTENERS) if self.configuration == SECURED else ()
+        names = (*ALL_LISTENERS, *TLS_LISTENERS) if self.configuration == SECURED else ()
         return {name: self.server.bootstrap_of(name) for name in names}
 
     async def start(self) -> None:
@@ -200,7 +200,7 @@ def new_target(kind: str, configuration: str, data_dir: Path) -> Target:
     listeners: dict[str, str] = {}
     options: tuple[str, ...] = ()
     if configuration == SECURED:
-        listeners = {**LISTENERS, **TLS_LISTENERS}
+        listeners = {**ALL_LISTENERS, **TLS_LISTENERS}
         keys = directory.with_name(f"{directory.name}-keys")
         config, options = {**config, **tls_settings(keys), **token_settings(kind)}, java_options()
     server: ServerProcess
