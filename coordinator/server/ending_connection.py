@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from struct import Struct
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -21,6 +21,7 @@ from coordinator.server.connection import Connection
 from coordinator.server.connection_host import ConnectionHost
 from coordinator.server.gathering import Frames
 from coordinator.server.login import LoginRules
+from coordinator.server.strangers import Strangers
 
 _SIZE: Final = Struct(">i")
 _KEY: Final = Struct(">h")
@@ -28,13 +29,21 @@ _KEY: Final = Struct(">h")
 log = structlog.get_logger("muster.connection")
 
 
+class RenewingHost(ConnectionHost, Protocol):
+    """The server, as connections see it whose clients log in again."""
+
+    @property
+    def strangers(self) -> Strangers: ...
+
+
 class EndingConnection(Connection):
     """The server's end of a socket whose client's session has an end."""
 
-    __slots__ = ("_end_of_delay", "_is_failing", "_is_login_due", "_renewal", "_rules")
+    __slots__ = ("_end_of_delay", "_is_failing", "_is_login_due", "_renewal", "_rules", "_strangers")
 
-    def __init__(self, host: ConnectionHost, rules: LoginRules, session: Session) -> None:
+    def __init__(self, host: RenewingHost, rules: LoginRules, session: Session) -> None:
         super().__init__(host, rules.listener)
+        self._strangers = host.strangers
         self.session = session
         self._rules = rules
         self._renewal = RenewableSession(session, rules.terms, rules.versions)
@@ -146,10 +155,12 @@ class EndingConnection(Connection):
 
     def _fail(self, step: Step) -> None:
         """Answer and close, after the delay if there is one; what comes meanwhile is ignored."""
-        failure, delay_ms = step.failure, self._rules.failure_delay_ms
+        failure = step.failure
         assert failure is not None
         self._is_failing = True
-        if failure.is_delayed and delay_ms:
+        ip, first_ms = self.client_host.removeprefix("/"), self._rules.failure_delay_ms
+        delay_ms = self._strangers.failure_delay_ms(ip, failure, first_ms)
+        if delay_ms:
             assert self._transport is not None
             self._transport.pause_reading()
             loop = asyncio.get_running_loop()
@@ -166,7 +177,7 @@ class EndingConnection(Connection):
         self.refuse(f"re-authentication: {failure.reason}")
 
 
-def connection_for(host: ConnectionHost, rules: LoginRules, session: Session) -> Connection:
+def connection_for(host: RenewingHost, rules: LoginRules, session: Session) -> Connection:
     """Return what serves a client that has logged in by `rules`."""
     if session.ends_at_ms is not None:
         return EndingConnection(host, rules, session)

@@ -173,20 +173,12 @@ class LoginConnection(asyncio.Protocol):
         strangers.hold(self._stranger, 0)
         self._stranger.end = self._say_last_words
         assert self._transport is not None
-        if delay_ms := self._delay_ms(failure):
+        first_ms = self._rules.failure_delay_ms
+        if delay_ms := strangers.failure_delay_ms(self._stranger.ip, failure, first_ms):
             self._transport.pause_reading()
             strangers.delay(self._stranger, delay_ms)
         else:
             self._say_last_words("")
-
-    def _delay_ms(self, failure: Failure) -> int:
-        """Return how long the end of the failure is held back: as by Kafka, but for passwords tried again (F3)."""
-        first_ms = self._rules.failure_delay_ms
-        if failure.user:
-            delay_ms = self._host.strangers.failure_delay_ms(self._stranger, failure.user, first_ms)
-            if delay_ms > first_ms:
-                return delay_ms
-        return first_ms if failure.is_delayed else 0
 
     def _say_last_words(self, _reason: str) -> None:
         """Answer the failure, if it has an answer, and close."""

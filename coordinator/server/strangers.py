@@ -16,6 +16,7 @@ import structlog
 from coordinator.purgatory.delayed import TimerOwner
 from coordinator.runtime.clock import Clock
 from coordinator.security.failed_logins import FailedLogins, delay_ms
+from coordinator.security.sasl.login import Failure
 
 HELD_BYTES_MAX: Final = 16 << 20
 """Bytes of unfinished frames of all strangers together; beyond it the one that holds the most is closed."""
@@ -120,12 +121,17 @@ class Strangers:
         """Have `stranger.end` called in `delay_ms`, or at its deadline if that is sooner."""
         self._set_timer(self, stranger, min(self._clock.now_ms() + delay_ms, stranger.deadline_ms))
 
-    def failure_delay_ms(self, stranger: Stranger, user: str, first_ms: int) -> int:
-        """Count a wrong password of `user`; return how long its end is held back, the first being `first_ms`.
+    def failure_delay_ms(self, ip: str, failure: Failure, first_ms: int) -> int:
+        """Count a wrong password; return how long the end of the failure is held back, the first being `first_ms`.
 
-        It is twice as long for each that came from the same address within a minute (F3).
+        As by Kafka, but twice as long for each that came from the same address within a minute (F3), also for one
+        of a client that logs in again.
         """
-        return delay_ms(first_ms, self._failed_logins.count(stranger.ip, user, self._clock.now_ms()))
+        if failure.user:
+            before = self._failed_logins.count(ip, failure.user, self._clock.now_ms())
+            if (longer_ms := delay_ms(first_ms, before)) > first_ms:
+                return longer_ms
+        return first_ms if failure.is_delayed else 0
 
     def timer_fired(self, stranger: Stranger) -> None:
         """End one whose time is over."""

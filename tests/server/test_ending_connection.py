@@ -20,6 +20,8 @@ from coordinator.server.ending_connection import EndingConnection, connection_fo
 from coordinator.server.login import LoginRules
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepared
+from coordinator.server.strangers import Strangers
+from coordinator.settings.model import Settings
 from protocol.errors import ErrorCode
 from protocol.framing import EncodedResponse, decode_response, encode_request
 from protocol.messages.offset_fetch import OffsetFetchRequest
@@ -52,6 +54,8 @@ class Server(FakeServer):
         self.now_ms = NOW_MS
         self.clock = Clock(lambda: self.now_ms * 1_000_000, lambda: 0)
         self.apis = api_table({**dict.fromkeys((9, 11, 12, 16), self.handle), 17: refuse_handshake})
+        bounds = Settings(listeners=("PLAINTEXT://127.0.0.1:0",))
+        self.strangers = Strangers(bounds, self.clock, lambda owner, key, deadline_ms: None)
 
 
 def refuse_handshake(_request: Any, pending: Pending) -> None:
@@ -386,6 +390,26 @@ def test_a_failure_is_answered_late_and_what_comes_meanwhile_is_ignored(server: 
     transport = asyncio.run(fail())
     assert transport.answered() == [1, 2]
     assert not server.started
+
+
+def test_each_password_that_is_tried_is_answered_later_than_the_one_before(server: Server) -> None:
+    """F3: a client that has logged in tries another's, again and again, by logins on living connections."""
+    delays: list[float] = []
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(3):
+            transport = FakeTransport()
+            connection = connected_to(server, transport, failure_delay_ms=100)
+            connection.data_received(handshake(1))
+            connection.data_received(token(2, WRONG))
+            scheduled: list[asyncio.TimerHandle] = getattr(loop, "_scheduled")  # noqa: B009 - mypy does not know it
+            (timer,) = [each for each in scheduled if not each.cancelled()]
+            delays.append(round(timer.when() - loop.time(), 1))
+            connection.connection_lost(None)
+
+    asyncio.run(play())
+    assert delays == [0.1, 0.2, 0.4]
 
 
 def test_a_client_that_goes_during_the_delay_is_said_nothing(server: Server) -> None:
