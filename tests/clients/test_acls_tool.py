@@ -81,7 +81,8 @@ def printed(fleet: Fleet, command: tuple[str, ...]) -> Printed:
     text = said["text"].splitlines()
     if LIST not in command:
         text = list(takewhile(lambda line: not line.startswith("Current ACLs"), text))
-    return said["status"], sorted(text), sorted(said["error"].splitlines())
+    lines = sorted(line.strip() for line in text)  # All but the first of a list have a blank before them.
+    return said["status"], lines, sorted(said["error"].splitlines())
 
 
 def listed_by_kafka(fleet: Fleet, command: tuple[str, ...], wanted: Printed) -> Printed:
