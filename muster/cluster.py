@@ -233,14 +233,23 @@ class Cluster:
             await consumer.stop()
 
 
-async def retried(ask: Callable[[], Awaitable[Answer]], patience_s: float) -> Answer:
-    """Return what `ask` returns; repeat it for so long while the coordinator is not available yet."""
+def is_not_available_yet(error: Exception) -> bool:
+    """Whether it is that of a coordinator that may be there in a moment."""
+    return isinstance(error, RefusedError) and error.error in TEMPORARY
+
+
+async def retried(
+    ask: Callable[[], Awaitable[Answer]],
+    patience_s: float,
+    is_temporary: Callable[[Exception], bool] = is_not_available_yet,
+) -> Answer:
+    """Return what `ask` returns; repeat it for so long while its errors are temporary."""
     deadline = asyncio.get_running_loop().time() + patience_s
     while True:
         try:
             return await ask()
-        except RefusedError as error:
-            if error.error not in TEMPORARY or asyncio.get_running_loop().time() > deadline:
+        except (RefusedError, KafkaError) as error:
+            if not is_temporary(error) or asyncio.get_running_loop().time() > deadline:
                 raise
         await asyncio.sleep(RETRY_EVERY_S)
 

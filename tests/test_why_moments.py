@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ import pytest
 from muster.groups.why.answers import Question, answer
 from muster.groups.why.moments import parse_moment
 from muster.groups.why.tables import headline
-from tests.why_events import COMPLETING, STABLE, K, joined, nobody
+from tests.why_events import COMPLETING, STABLE, K, joined, local_zone, nobody
 
 NOW: Final = "2026-01-31T12:00:00"
 DAY_MS: Final = 86_400_000
@@ -22,11 +21,8 @@ DAY_MS: Final = 86_400_000
 @pytest.fixture(autouse=True)
 def east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A local zone two hours east of UTC."""
-    monkeypatch.setenv("TZ", "EAST-2")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+    with local_zone(monkeypatch, "EAST-2"):
+        yield
 
 
 def utc_ms(text: str) -> int:

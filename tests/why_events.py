@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -62,11 +63,20 @@ def nobody(kind: CauseKind, **more: Any) -> GroupEvent:
     return event(kind, **{**unnamed, **more})
 
 
+@contextmanager
+def local_zone(monkeypatch: pytest.MonkeyPatch, zone: str) -> Iterator[None]:
+    """Have `zone` be the local one, as in the variable TZ."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        yield
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 @pytest.fixture
 def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Times are shown in the local zone, which has to be the same everywhere."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+    with local_zone(monkeypatch, "UTC"):
+        yield

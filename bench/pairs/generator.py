@@ -153,9 +153,7 @@ def wrong_because(lane: Lane, due_id: int, answer: bytes) -> str:
         errors = {
             ErrorCode(each).name for each in errors_in(_ADDRESS.unpack_from(lane.frame, 4), answer) if each
         }
-    except (
-        DecodeError,
-        ValueError,
-    ):  # Not even an answer to such a request, or a code that is none of Kafka's.
+    # Not even an answer to such a request, or a code that is none of Kafka's.
+    except (DecodeError, ValueError):
         errors = set()
     return ", ".join(sorted(errors)) or f"{answer[:SHOWN_BYTES].hex(' ')}"

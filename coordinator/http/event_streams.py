@@ -225,9 +225,8 @@ class EventStreams:
             while client.is_open and not client.connection.is_blocked:
                 if self._is_lost(client):
                     reader = None
-                if (
-                    client.offset >= self._end
-                ):  # Beyond it: what is in the log, and has not been handed out yet.
+                # Beyond the end: what is in the log, and has not been handed out yet.
+                if client.offset >= self._end:
                     client.is_live = client.was_live = True
                     return
                 if client.offset >= self._recent_from:

@@ -97,9 +97,8 @@ class Work:
                 self._steps = None
                 self.on_done(ended.value)
                 return False
-            except (
-                Exception
-            ) as error:  # A handler's: its own request is answered with it, and the others go on.
+            # A handler's: its own request is answered with it, and the others go on.
+            except Exception as error:
                 self._steps = None
                 self.on_failed(error)
                 return False

@@ -166,9 +166,8 @@ class TelemetryApis:
     ) -> None:
         try:
             said = decoded.result()
-        except (
-            Exception
-        ) as error:  # What the thread raised: none of it may leave the client without an answer.
+        # What the thread raised: none of it may leave the client without an answer.
+        except Exception as error:
             self._refuse(instance, pending, error)
             return
         origin = origin_of(pending.client_id, pending.client_host)

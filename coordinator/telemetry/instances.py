@@ -76,9 +76,8 @@ class ClientInstances:
     def __init__(self, registry: ClientMetricsRegistry, most: int = MAX_INSTANCES) -> None:
         self._registry = registry
         self._most = most
-        self._instances: OrderedDict[bytes, ClientInstance] = (
-            OrderedDict()
-        )  # Longest without a request first.
+        # Longest without a request first.
+        self._instances: OrderedDict[bytes, ClientInstance] = OrderedDict()
         self._made_by: dict[Hashable, bytes] = {}  # By connection: the instance that was made for it last.
         self._matching: tuple[int, Matching] = (-1, Matching(()))  # And the version that it is of.
 

@@ -27,9 +27,8 @@ class ClientMetricsRegistry(ResourceRegistry):
     def __init__(self, store: TopicStore, workers: Workers) -> None:
         super().__init__(SUBSCRIPTIONS, store, workers)
         self.subscriptions: dict[str, Subscription] = {}
-        self._in_all = dict.fromkeys(
-            MOST_IN_ALL, 0
-        )  # Values in all subscriptions, with those that are being added.
+        # Values in all subscriptions, with those that are being added.
+        self._in_all = dict.fromkeys(MOST_IN_ALL, 0)
         self.version = 0
         """Raised by every change of a subscription: clients are then matched anew."""
 

@@ -121,9 +121,8 @@ class ResourceRegistry:
         for callbacks in waiting:
             for each in callbacks:
                 each(error)
-        if (
-            self._gathered and not self._is_writing
-        ):  # One that waited for its resource may have begun the next.
+        # One that waited for its resource may have begun the next.
+        if self._gathered and not self._is_writing:
             self._write()
 
     def _apply(self, changes: ResourceConfigs) -> None:

@@ -17,7 +17,7 @@ from aiokafka.errors import InvalidTopicError, KafkaError
 from coordinator.effects import GroupEvent
 from coordinator.history.events import TOPIC, HistoryError, encode_event
 from coordinator.history.topic import BATCH_BYTES, history_topic_config
-from muster.cluster import RETRY_EVERY_S, Cluster, ClusterError, check
+from muster.cluster import Cluster, ClusterError, check, retried
 from muster.groups.event_records import read_event
 from muster.observe.follow import Sink
 from muster.observe.lines import event_line
@@ -68,26 +68,18 @@ class TopicSink:
         self._patience_s = patience_s
 
     async def write(self, events: list[GroupEvent]) -> None:
-        deadline_s = asyncio.get_running_loop().time() + self._patience_s
-        while True:
-            if await self._is_written(events, deadline_s):
-                return
-            await asyncio.sleep(RETRY_EVERY_S)
-
-    async def _is_written(self, events: list[GroupEvent], deadline_s: float) -> bool:
-        """Write `events`; return False if the cluster cannot take them now, and the deadline has not passed."""
         try:
-            sent = [await self._send(event) for event in events]
-            await asyncio.gather(*sent)
+            await retried(lambda: self._send_all(events), self._patience_s, _may_be_tried_again)
         except InvalidTopicError:
             raise ClusterError(
                 f"this cluster lets no client write to {self._topic}: choose another topic"
             ) from None
         except KafkaError as error:
-            if error.retriable and asyncio.get_running_loop().time() < deadline_s:
-                return False
             raise ClusterError(f"writing to {self._topic}: {error!r}") from None
-        return True
+
+    async def _send_all(self, events: list[GroupEvent]) -> None:
+        sent = [await self._send(event) for event in events]
+        await asyncio.gather(*sent)
 
     async def _send(self, event: GroupEvent) -> asyncio.Future[Any]:
         key, value = encode_event(event)
@@ -104,6 +96,10 @@ class TopicSink:
     @property
     def is_checkpoint_due(self) -> bool:
         return False
+
+
+def _may_be_tried_again(error: Exception) -> bool:
+    return isinstance(error, KafkaError) and bool(error.retriable)
 
 
 class PrintSink:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any, cast
 
 import h11
@@ -13,6 +12,7 @@ import h11
 from coordinator.http.connection import Connection, Stream
 from coordinator.http.exchange import Request, Steps
 from coordinator.http.work import StepQueue
+from harness.doubles.inline_workers import finished
 
 HandleSteps = Callable[[Request], tuple[Steps, str] | Stream]
 
@@ -104,12 +104,7 @@ class Loop:
     def do_aside(self) -> None:
         waiting, self.aside = self.aside, []
         for work, done in waiting:
-            future: Future[Any] = Future()
-            try:
-                future.set_result(work())
-            except Exception as error:
-                future.set_exception(error)
-            done(future)
+            done(finished(work))
 
 
 class Host:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from itertools import count
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -226,16 +227,21 @@ def test_a_client_that_stalls_gets_a_mark_goes_on_from_the_log_and_holds_up_no_o
     assert connection.stream.is_live
 
 
-def test_a_client_that_never_reads_is_cut_off() -> None:
-    events = Events()
-    connection, transport = events.connect()
-    transport.room = 0
+def stall(events: Events, transport: Any, at_once: int) -> None:
+    """Let a hundred times `at_once` events come that a client does not read, until it is cut off."""
     for _ in range(100):
-        events.append(*["a"] * 100)
+        events.append(*["a"] * at_once)
         events.settle()
     events.host.clock_ms += UNREAD_MS
-    connection.on_time(events.host.clock_ms)
+    transport.connection.on_time(events.host.clock_ms)
     assert transport.is_aborted
+
+
+def test_a_client_that_never_reads_is_cut_off() -> None:
+    events = Events()
+    _, transport = events.connect()
+    transport.room = 0
+    stall(events, transport, 100)
     assert not transport.lingers, "what it has not read would keep it from hearing of that"
 
 
@@ -246,12 +252,7 @@ def cut_off(events: Events, query: str = "") -> int:
     events.settle()
     transport.room = len(transport.written)
     seen = offsets(transport)[-1]
-    for _ in range(100):
-        events.append(*["a"] * 10)
-        events.settle()
-    events.host.clock_ms += UNREAD_MS
-    connection.on_time(events.host.clock_ms)
-    assert transport.is_aborted
+    stall(events, transport, 10)
     connection.connection_lost(None)
     assert seen is not None
     return seen

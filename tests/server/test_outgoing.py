@@ -19,6 +19,7 @@ from coordinator.server.outgoing import (
     SlowReaders,
 )
 from coordinator.topics.workers import ThreadWorkers
+from harness.doubles.inline_workers import finished
 from storage.files import File, Files, StorageError
 from storage.log.file_range import FileRange
 
@@ -73,12 +74,7 @@ class SlowDisk:
 
     def finish(self) -> None:
         work, done = self.waiting.pop(0)
-        future: Future[Any] = Future()
-        try:
-            future.set_result(work())
-        except StorageError as error:
-            future.set_exception(error)
-        done(future)
+        done(finished(work))
 
 
 class Line:

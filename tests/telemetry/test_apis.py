@@ -19,6 +19,7 @@ from coordinator.telemetry.instances import ClientInstances
 from coordinator.telemetry.reports import ClientReports, MemberOfGroup, Origin
 from coordinator.telemetry.subscriptions import ClientAttributes
 from harness.doubles.fake_pending import FakeConnection, FakePending
+from harness.doubles.inline_workers import finished
 from protocol.errors import ErrorCode
 from protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from protocol.messages.push_telemetry import PushTelemetryRequest
@@ -45,15 +46,7 @@ class Waiting:
         self.queue: list[Callable[[], None]] = []
 
     def submit(self, work: Callable[[], Any], done: Callable[[Future[Any]], None]) -> None:
-        def run() -> None:
-            future: Future[Any] = Future()
-            try:
-                future.set_result(work())
-            except Exception as error:  # It comes out of `future.result()`.
-                future.set_exception(error)
-            done(future)
-
-        self.queue.append(run)
+        self.queue.append(lambda: done(finished(work)))
 
     def later(self, _seconds: float, call: Callable[[], None]) -> Waiting:
         self.queue.append(call)

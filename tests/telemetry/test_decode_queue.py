@@ -10,6 +10,7 @@ import pytest
 
 from coordinator.telemetry.decode_queue import MAX_PER_ADDRESS, MAX_WAITING, REST, DecodeQueue, Push
 from coordinator.telemetry.payload import NotMetrics, Said
+from harness.doubles.inline_workers import finished
 
 
 class Rest:
@@ -56,12 +57,7 @@ class Scene:
         """Have the one push decoded that is on the thread."""
         ((work, done),) = self.running
         self.running.clear()
-        future: Future[Any] = Future()
-        try:
-            future.set_result(work())
-        except NotMetrics as error:  # It comes out of `future.exception()`.
-            future.set_exception(error)
-        done(future)
+        done(finished(work))
 
     def rested(self) -> None:
         self.rests.pop().call()

@@ -20,6 +20,5 @@ class Rule(NamedTuple):
     advice: str = ""
     when: Callable[[Case], bool] | None = None  # None: always.
     is_guess: bool = False
-    same_client: bool = (
-        False  # It takes members for one client that came back: a guess if several look alike.
-    )
+    # It takes members for one client that came back: a guess if several look alike.
+    same_client: bool = False
