@@ -1,6 +1,6 @@
 """The authorizer that the settings ask for, with the ACLs that are stored, and the APIs that change them.
 
-Without one nothing is made, and nobody is asked about rights.
+Imported only where there is one.
 """
 
 from __future__ import annotations
@@ -26,24 +26,19 @@ log = structlog.get_logger("muster.authorizer")
 
 
 class Authorization:
-    """What goes with the authorizer, if there is one."""
+    """What goes with the authorizer."""
 
     def __init__(self, settings: Settings, files: Files, workers: Workers, readers: Workers) -> None:
         """`workers` must run one piece of work at a time, in the order in which it came."""
         self._settings = settings
-        self.rights: StandardAuthorizer | None = None
-        """Who decides about rights; None: everybody may do everything."""
-        self.handlers: dict[int, Callable[[Any, Any], None]] = {}
-        """The handlers of APIs that are answered otherwise where there is an authorizer, by key."""
-        self._registry: AclRegistry | None = None
-        if not settings.authorizer_class_name:
-            return
         self.rights = StandardAuthorizer(
             principals_of(settings.super_users), allow_everyone=settings.allow_everyone_if_no_acl_found
         )
+        """Who decides about rights."""
         store = AclStore(settings.data_directory, files)
         self._registry = AclRegistry(self.rights, store, workers)
-        self.handlers = AclApis(self._registry, readers).handlers()
+        self.handlers: dict[int, Callable[[Any, Any], None]] = AclApis(self._registry, readers).handlers()
+        """The handlers of APIs that are answered otherwise where there is an authorizer, by key."""
 
     def guarded(
         self,
@@ -51,15 +46,11 @@ class Authorization:
         topics: TopicRegistry,
         serves_consumer_groups: Callable[[], bool],
     ) -> dict[int, Api]:
-        """Return the table with a check of rights before each handler; without an authorizer the table itself."""
-        if self.rights is None:
-            return apis
+        """Return the table with a check of rights before each handler."""
         return guarded_apis(apis, self.rights, DaemonFacts(topics, serves_consumer_groups))
 
     def open(self) -> None:
         """Put the stored ACLs in force. Waits for the disk. Raises StorageError: then no client may be served."""
-        if self._registry is None:
-            return
         self._registry.open()
         log.info(
             "rights are asked for",

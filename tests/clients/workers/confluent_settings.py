@@ -18,8 +18,8 @@ def consumer_config(config: Config) -> dict[str, Any]:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "fetch.wait.max.ms": 100,
-        # Its default, 10 s, is longer than a session of these tests: a member whose broker was killed twice came back
-        # when its session was over, and had read on in what it had fetched before.
+        # Its default, 10 s, is longer than a session of these tests: a member whose broker was killed twice came
+        # back when its session was over, and had read on in what it had fetched before.
         "reconnect.backoff.max.ms": 1000,
     }
     if config.get("protocol") == "consumer":
