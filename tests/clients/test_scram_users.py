@@ -20,10 +20,10 @@ from kafka.admin import ScramMechanism
 from kafka.admin import UserScramCredentialDeletion as Deletion
 from kafka.admin import UserScramCredentialUpsertion as Upsertion
 
-from harness.daemon import MusterDaemon
 from harness.kafka_broker import KafkaBroker
 from harness.observer import unique
 from harness.processes import ServerProcess, wait_until
+from harness.recording_daemon import RecordingDaemon
 from tests.clients.fleet import Fleet
 
 CONFIGS = "kafka.admin.ConfigCommand"
@@ -56,7 +56,7 @@ CALLS: tuple[tuple[str, ...], ...] = (
 
 @pytest.fixture(scope="module")
 def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with MusterDaemon(tmp_path_factory.mktemp("muster")) as daemon:
+    with RecordingDaemon(tmp_path_factory.mktemp("muster")) as daemon:
         yield daemon
 
 
