@@ -285,7 +285,8 @@ def test_scrapers_that_never_read_are_held_up_by_their_own_sockets(running: tupl
         sockets.append(connection)
     assert get(port, "/livez").status == 200
     assert get(port, "/readyz").status == 200
-    assert get(port, "/api/v1/settings", q="none").status == 200
+    # A slow machine may be at the answers of all of them still; room is made by one that stands still.
+    wait_until(lambda: get(port, "/api/v1/settings", q="none").status == 200, "one makes room", PATIENCE_S)
     began = time.monotonic()
     with WireClient(daemon.bootstrap) as client:
         join_and_leave(client, "beside")
