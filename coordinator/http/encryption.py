@@ -1,8 +1,8 @@
 """TLS for listeners of HTTP with https: their key and certificates, from the stores that Kafka's listeners have.
 
 The settings are those of Kafka's listeners with `muster.http.` before them, and the certificate is renewed as
-theirs are (T35 to T37). The loop's own TLS is used: a browser or a scraper that is refused comes again by itself, so
-that an alert (T20) matters less than with Kafka's clients.
+theirs are (T35 to T37). The loop's own TLS is used: a browser or a scraper that is refused comes again by itself,
+so that an alert (T20) matters less than with Kafka's clients.
 """
 
 from __future__ import annotations
