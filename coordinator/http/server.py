@@ -54,6 +54,14 @@ class HttpBindError(Exception):
     """Raised when a listener cannot be opened; the text is one sentence for the person who started the daemon."""
 
 
+class Stores(Protocol):
+    """The key and the certificates of https listeners."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """What a connection is given that comes now."""
+
+
 class Site(Protocol):
     """What is served."""
 
@@ -86,30 +94,31 @@ class HttpServer:
         self.addresses: list[str] = []
         """Where it is bound, as `http://host:port` or `https://host:port`."""
 
-    async def listen(self, listeners: Iterable[HttpListener], tls: ssl.SSLContext | None = None) -> None:
-        """Open every listener, those of https with `tls`. Raises HttpBindError, with none left open."""
+    async def listen(self, listeners: Iterable[HttpListener], stores: Stores | None = None) -> None:
+        """Open every listener, those of https with `stores`. Raises HttpBindError, with none left open."""
         for listener in listeners:
             try:
-                await self._listen(listener, tls if listener.is_tls else None)
+                await self._listen(listener, stores if listener.is_tls else None)
             except OSError as error:
                 self._acceptor.close()
                 reason = error.strerror or str(error)
                 where = _url(listener, listener.port)
                 raise HttpBindError(f"HTTP cannot be served on {where}: {reason}") from error
 
-    async def _listen(self, listener: HttpListener, tls: ssl.SSLContext | None) -> None:
+    async def _listen(self, listener: HttpListener, stores: Stores | None) -> None:
         found = await self._loop.getaddrinfo(
             listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         sockets = bind(dict.fromkeys((family, address) for family, _, _, _, address in found))
-        self._acceptor.listen(sockets, BACKLOG, lambda accepted: self._on_accepted(accepted, tls))
+        self._acceptor.listen(sockets, BACKLOG, lambda accepted: self._on_accepted(accepted, stores))
         self.addresses.append(_url(listener, sockets[0].getsockname()[1]))
 
-    def _on_accepted(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
-        if tls is not None and len(self._opening) >= CONNECTIONS_MAX:
+    def _on_accepted(self, accepted: socket.socket, stores: Stores | None) -> None:
+        if stores is not None and len(self._opening) >= CONNECTIONS_MAX:
             accepted.close()  # In a handshake nothing can be answered.
             self._acceptor.on_connection_gone()
             return
+        tls = None if stores is None else stores.context
         opening = self._loop.create_task(self._open(accepted, tls))
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)

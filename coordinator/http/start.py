@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from coordinator.http.encryption import server_context
+from coordinator.http.encryption import HttpStores
 from coordinator.http.server import HttpBindError, HttpServer
 from coordinator.http.site import HttpSite
 from coordinator.http.sources import Sources
@@ -33,7 +33,7 @@ async def serve_http(sources: Sources, turn: TurnShare) -> HttpServer | None:
     listeners = [http_listener(text) for text in settings.muster_http_listeners]
     try:
         token = bearer_token(settings)
-        tls = server_context(settings) if any(each.is_tls for each in listeners) else None
+        stores = HttpStores(settings) if any(each.is_tls for each in listeners) else None
     except (TokenError, TlsProblem) as problem:
         raise HttpBindError(f"HTTP cannot be served: {problem}") from None
     steps = StepQueue(asyncio.get_running_loop().call_soon, turn.is_over, broker.readers.submit)
@@ -42,13 +42,15 @@ async def serve_http(sources: Sources, turn: TurnShare) -> HttpServer | None:
     site = HttpSite(sources, names, steps, token)
     server = HttpServer(site, steps, broker.now_ms, sources.runtime.set_timer)
     try:
-        await server.listen(listeners, tls)
+        await server.listen(listeners, stores)
     except HttpBindError as error:
         broker.bound[OPTION] = ""
         if "muster_http_listeners" in settings.model_fields_set:
             raise
         log.warning("HTTP is left out", reason=str(error))
         return None
+    if stores is not None:
+        sources.server.tls.add(stores)
     broker.bound[OPTION] = ",".join(server.addresses)
     log.info("HTTP is served", at=broker.bound[OPTION])
     _warn(listeners, has_token=token is not None)

@@ -144,6 +144,13 @@ class TlsListener:
             log.warning("certificates stay as they were", listener=self.name, reason=str(problem))
 
 
+class Renewable(Protocol):
+    """What has stores whose files may change."""
+
+    def reload(self, texts: Texts) -> None:
+        """Read them again if they have, by the settings `texts` of this node; on a thread. Raises nothing."""
+
+
 class TlsListeners:
     """All listeners with TLS; their files are looked at on SIGHUP, and every so often if asked for (T37)."""
 
@@ -153,8 +160,10 @@ class TlsListeners:
         self._interval_ms = reload_interval_ms
         self._buffers = TlsBuffers()
         self._listeners: list[TlsListener] = []
+        self._renewables: list[Renewable] = []  # The listeners, and others.
         self._texts: Texts = {}  # What is set at run time for this node.
         self._timer: asyncio.TimerHandle | None = None
+        self._has_begun = False
         self._has_signal = False
         self._is_running = False
         self._is_wanted = False
@@ -173,12 +182,19 @@ class TlsListeners:
         identifies = not listener.protocol.has_sasl
         opened = TlsListener(listener.name, contexts, self._server, self._buffers, identifies, options)
         self._listeners.append(opened)
+        self._renewables.append(opened)
         return opened.wrap
+
+    def add(self, others: Renewable) -> None:
+        """Have the files of `others` looked at together with those of the listeners."""
+        self._renewables.append(others)
+        self.begin()
 
     def begin(self) -> None:
         """Look at the files when it is asked for. Without such listeners SIGHUP ends the daemon, as ever."""
-        if not self._listeners:
+        if self._has_begun or not self._renewables:
             return
+        self._has_begun = True
         if threading.current_thread() is threading.main_thread():  # No other can be sent signals.
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
             self._has_signal = True
@@ -230,7 +246,7 @@ class TlsListeners:
 
     def _reload_all(self) -> None:
         texts = self._texts
-        for each in self._listeners:
+        for each in self._renewables:
             each.reload(texts)
 
     def _on_done(self, finished: Future[None]) -> None:

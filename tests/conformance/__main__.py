@@ -15,11 +15,15 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from bench.against_commit import unpack
+from harness.daemon import ROOT
 from tests.conformance.coverage import lines_elsewhere
+from tests.conformance.earlier import EARLIER, questions, table_differences
 from tests.conformance.registry import Case, all_scenarios, is_about
 from tests.conformance.report import lines_of
+from tests.conformance.secured import SECURED
 from tests.conformance.served import ask_served, compare_served, missing
-from tests.conformance.suite import Outcome, play_all
+from tests.conformance.suite import MUSTER, Outcome, play_all
 from tests.conformance.targets import CONFIGURATIONS, TELEMETRY, Target, new_target, start_all
 from tests.conformance.verdict import Played, objections
 
@@ -29,6 +33,9 @@ KINDS = {"both": ("kafka", "muster"), "kafka": ("kafka",), "muster": ("muster",)
 def main() -> int:
     arguments = _parser().parse_args()
     cases = _chosen(arguments.only)
+    kinds = KINDS[arguments.target]
+    if arguments.against:
+        cases, kinds = [case for case in cases if case.scenario.on != SECURED], (EARLIER, MUSTER)
     if arguments.list:
         for case in cases:
             print(f"{case.name}: {', '.join(case.lines)}")
@@ -37,15 +44,16 @@ def main() -> int:
         print(f"no scenario is about {arguments.only}", file=sys.stderr)
         return 2
     start = time.monotonic()
-    outcomes, unlike = asyncio.run(_run(cases, KINDS[arguments.target], arguments.keep))
+    outcomes, unlike = asyncio.run(_run(cases, kinds, arguments.keep, arguments.against))
     for line in lines_of(outcomes, verbose=arguments.verbose):
         print(line)
-    for line in () if arguments.only else lines_elsewhere():
+    is_complete = not (arguments.only or arguments.against)
+    for line in lines_elsewhere() if is_complete else ():
         print(line)
     for line in unlike:
         print(line)
     print(f"took {time.monotonic() - start:.0f} s, started brokers included")
-    played = Played(outcomes, unlike, KINDS[arguments.target], is_complete=not arguments.only)
+    played = Played(outcomes, unlike, kinds, is_complete=is_complete)
     wrong = list(objections(played))
     for objection in wrong:
         print(objection)
@@ -60,6 +68,11 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="a line (3.16), a part (2.2) or a scenario; may be repeated",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="COMMIT",
+        help="in place of Kafka the Muster of an earlier commit, without the configuration with security",
     )
     parser.add_argument("--list", action="store_true", help="show what would be run")
     parser.add_argument("--verbose", action="store_true", help="also show every wanted difference")
@@ -78,17 +91,20 @@ def _chosen(only: list[str]) -> list[Case]:
 
 
 async def _run(
-    cases: list[Case], kinds: tuple[str, ...], keep: Path | None
+    cases: list[Case], kinds: tuple[str, ...], keep: Path | None, against: str | None
 ) -> tuple[list[Outcome], list[str]]:
     """Play `cases`; also return in what the tables of ApiVersions differ."""
     needed = [name for name in CONFIGURATIONS if any(case.scenario.on == name for case in cases)]
     async with AsyncExitStack() as stack:
         data_dir = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conformance-")))
-        targets = [new_target(kind, name, data_dir) for name in needed for kind in kinds]
+        tree = data_dir / "source" if against else ROOT
+        if against:
+            unpack(against, tree)
+        targets = [new_target(kind, name, data_dir, tree) for name in needed for kind in kinds]
         await start_all(targets, stack)
         for version in sorted({target.version for target in targets}):
             print(f"against {version}, configurations {', '.join(needed)}", flush=True)
-        unlike = await _compare_served(targets)
+        unlike = await (_compare_earlier(targets) if against else _compare_served(targets))
         start = time.monotonic()
         outcomes = await play_all(cases, targets)
         print(f"played {len(outcomes)} scenarios x versions in {time.monotonic() - start:.0f} s", flush=True)
@@ -116,6 +132,23 @@ async def _compare_served(targets: list[Target]) -> list[str]:
             print(line, flush=True)
         print(f"ApiVersions: {served}, differences from Kafka's table: {len(found)}", flush=True)
         unlike += found
+    return unlike
+
+
+async def _compare_earlier(targets: list[Target]) -> list[str]:
+    """Compare the tables of each configuration, and note what the earlier commit does not serve."""
+    unlike: list[str] = []
+    for earlier in targets:
+        if earlier.kind != EARLIER:
+            continue
+        (now,) = [
+            each for each in targets if each.kind == MUSTER and each.configuration == earlier.configuration
+        ]
+        before, after = await ask_served(earlier.bootstrap), await ask_served(now.bootstrap)
+        earlier.unserved = questions(after) - questions(before)
+        new = sorted({key for key, _ in earlier.unserved})
+        print(f"{earlier.configuration}: new API keys {', '.join(map(str, new)) or 'none'}", flush=True)
+        unlike += table_differences(before, after)
     return unlike
 
 

@@ -43,6 +43,7 @@ from protocol.messages.consumer_group_describe import ConsumerGroupDescribeReque
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delegation_tokens import CreateDelegationTokenRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -69,7 +70,7 @@ from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.fetch import FetchPartition, FetchReplicaState, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.incremental_alter_configs import (
@@ -126,9 +127,12 @@ from protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.topics.world import batch
+from protocol.records.batch import TRANSACTIONAL_BIT, BatchProducer
+from protocol.records.records import Record, encode_batch
+from tests.topics.world import WALL_MS, batch
 
 NO_NODE: Final = 4242
+NO_PRODUCER: Final = 1 << 40
 RETENTION: Final = ("retention.ms", "-1")
 
 
@@ -164,8 +168,22 @@ Make = Callable[[Named, int], Any]
 """Makes the request of one API in a version."""
 
 
-def _produce(named: Named, version: int, transactional_id: str | None = None) -> ProduceRequest:
-    data = [PartitionProduceData(index=0, records=batch(b"v"))]
+def _produce(named: Named, version: int) -> ProduceRequest:
+    return _production(named, version, batch(b"v"))
+
+
+def produce_in_transaction(named: Named, version: int) -> ProduceRequest:
+    """Records of a transaction that was never begun."""
+    producer = BatchProducer(NO_PRODUCER, 0, 0)
+    record = Record(b"k", b"v", WALL_MS)
+    records = bytes(encode_batch([record], producer=producer, attributes=TRANSACTIONAL_BIT))
+    return _production(named, version, records, named.transactional_id)
+
+
+def _production(
+    named: Named, version: int, records: bytes, transactional_id: str | None = None
+) -> ProduceRequest:
+    data = [PartitionProduceData(index=0, records=records)]
     topics = [TopicProduceData(name=name, partition_data=data) for name in named.all_topics]
     if version >= 13:
         topics = [TopicProduceData(topic_id=each, partition_data=data) for each in named.all_ids]
@@ -178,6 +196,16 @@ def _fetch(named: Named, version: int) -> FetchRequest:
     if version >= 13:
         topics = [FetchTopic(topic_id=each, partitions=partitions) for each in named.all_ids]
     return FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics)
+
+
+def fetch_as_replica(named: Named, version: int) -> FetchRequest:
+    """Asked as another broker would."""
+    request = _fetch(named, version)
+    if version >= 15:
+        request.replica_state = FetchReplicaState(replica_id=NO_NODE)
+    else:
+        request.replica_id = NO_NODE
+    return request
 
 
 def _list_offsets(named: Named, version: int) -> ListOffsetsRequest:
@@ -298,12 +326,12 @@ def _add_partitions(named: Named, version: int) -> AddPartitionsToTxnRequest:
     topics = [AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in named.all_topics]
     if version >= 4:
         transaction = AddPartitionsToTxnTransaction(
-            transactional_id=named.transactional_id, producer_id=1, producer_epoch=0, topics=topics
+            transactional_id=named.transactional_id, producer_id=NO_PRODUCER, producer_epoch=0, topics=topics
         )
         return AddPartitionsToTxnRequest(transactions=[transaction])
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=named.transactional_id,
-        v3_and_below_producer_id=1,
+        v3_and_below_producer_id=NO_PRODUCER,
         v3_and_below_producer_epoch=0,
         v3_and_below_topics=topics,
     )
@@ -313,7 +341,7 @@ def _markers(named: Named, version: int) -> WriteTxnMarkersRequest:
     return WriteTxnMarkersRequest(
         markers=[
             WritableTxnMarker(
-                producer_id=1,
+                producer_id=NO_PRODUCER,
                 producer_epoch=0,
                 transaction_result=False,
                 topics=[WritableTxnMarkerTopic(name=named.absent, partition_indexes=[0])],
@@ -328,7 +356,7 @@ def _txn_commit(named: Named, version: int) -> TxnOffsetCommitRequest:
     return TxnOffsetCommitRequest(
         transactional_id=named.transactional_id,
         group_id=named.group,
-        producer_id=1,
+        producer_id=NO_PRODUCER,
         producer_epoch=0,
         topics=[TxnOffsetCommitRequestTopic(name=name, partitions=asked) for name in named.all_topics],
     )
@@ -510,6 +538,19 @@ NO_CREDENTIALS: Final = [
 ]
 """Of users that have none."""
 
+OWNER: Final = "owner"
+"""The user that tokens are asked for, in the name of another one."""
+
+
+def _token(_named: Named, version: int) -> CreateDelegationTokenRequest:
+    """One for another user, where the version can say so (A19)."""
+    if version < 3:
+        return CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1)
+    return CreateDelegationTokenRequest(
+        owner_principal_type="User", owner_principal_name=OWNER, renewers=[], max_lifetime_ms=-1
+    )
+
+
 REQUESTS_OF: Final[dict[int, Make]] = {
     0: _produce,
     1: _fetch,
@@ -535,10 +576,13 @@ REQUESTS_OF: Final[dict[int, Make]] = {
     23: _leader_epochs,
     24: _add_partitions,
     25: lambda named, _: AddOffsetsToTxnRequest(
-        transactional_id=named.transactional_id, producer_id=1, producer_epoch=0, group_id=named.group
+        transactional_id=named.transactional_id,
+        producer_id=NO_PRODUCER,
+        producer_epoch=0,
+        group_id=named.group,
     ),
     26: lambda named, _: EndTxnRequest(
-        transactional_id=named.transactional_id, producer_id=1, producer_epoch=0, committed=False
+        transactional_id=named.transactional_id, producer_id=NO_PRODUCER, producer_epoch=0, committed=False
     ),
     27: _markers,
     28: _txn_commit,
@@ -550,6 +594,7 @@ REQUESTS_OF: Final[dict[int, Make]] = {
     34: _log_dirs,
     35: lambda named, _: DescribeLogDirsRequest(topics=[]),
     37: _partitions_created,
+    38: _token,
     42: lambda named, _: DeleteGroupsRequest(groups_names=[f"{each}-absent" for each in named.groups]),
     43: lambda named, _: ElectLeadersRequest(
         topic_partitions=[TopicPartitions(topic=named.absent, partitions=[0, 1])]

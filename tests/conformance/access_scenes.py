@@ -21,9 +21,9 @@ from tests.conformance.access_requests import Named
 from tests.conformance.run import Run
 from tests.conformance.topic_scenes import eventually, make_topic, quietly, topic_name
 
-USER: Final = "alice"
-PRINCIPAL: Final = {USER: "User:alice"}
 HOST: Final = "*"
+UNNAMED: Final = ""
+"""In place of the principal, until it is known whom a right is given to."""
 ACLS_VERSION: Final = 3
 FIND_VERSION: Final = 4
 ABSENT_ID: Final = b"\x07" * 16
@@ -38,26 +38,28 @@ def acl(
     permission: Permission = Permission.ALLOW,
     pattern: PatternType = PatternType.LITERAL,
 ) -> Acl:
-    """An ACL of the user of these scenes."""
-    return Acl(resource_type, name, pattern, PRINCIPAL[USER], HOST, operation, permission)
+    """An ACL of the user that it is given to."""
+    return Acl(resource_type, name, pattern, UNNAMED, HOST, operation, permission)
 
 
 @dataclass
 class User:
-    """The user, whose rights change within a scene."""
+    """A user whose rights change within a scene; no other scene played beside it has the same."""
 
     run: Run
+    name: str
     _marks: int = 0
     _given: list[Acl] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.run.logs_in(USER)
+        self.run.logs_in(self.name)
 
     async def has(self, *acls: Acl) -> None:
-        """Give the user these ACLs and no other; returns when they are in force."""
+        """Give the user these ACLs and no other, or who is named in them; returns when they are in force."""
         await self.has_none()
         self._marks += 1
-        self._given = [*acls, acl(Operation.DESCRIBE, ResourceType.GROUP, self._mark)]
+        given = [*acls, acl(Operation.DESCRIBE, ResourceType.GROUP, self._mark)]
+        self._given = [each._replace(principal=each.principal or f"User:{self.name}") for each in given]
         made = await quietly(
             self.run, CreateAclsRequest(creations=list(map(_creation, self._given))), ACLS_VERSION
         )
@@ -79,7 +81,7 @@ class User:
     async def _until_mark(self, error: ErrorCode) -> None:
         deadline = time.monotonic() + WAIT_S
         while True:
-            connection = await self.run.free_connection(USER)
+            connection = await self.run.free_connection(self.name)
             reply = await connection.send(FindCoordinatorRequest(coordinator_keys=[self._mark]), FIND_VERSION)
             if reply.coordinators[0].error_code == error:
                 return
@@ -91,15 +93,15 @@ class User:
         self, request: Any, version: int, note: str = "", tidy: Callable[[Any], None] | None = None
     ) -> Any:
         """Ask as the user, and enter the answer into the transcript, without texts that repeat the request."""
-        asked = await self.run.send(USER, request, version, note)
+        asked = await self.run.send(self.name, request, version, note)
         try:
             reply = await asked.reply
         except ConnectionError:
-            self.run.hang_up(USER)
+            self.run.hang_up(self.name)
             self.run.saw(asked.what, "closed")
             return None
         before = repr(reply)
-        _tidy_texts(reply)
+        tidy_texts(reply)
         if tidy is not None:
             tidy(reply)
         if repr(reply) == before:  # Nothing was taken out: its bytes are compared too.
@@ -132,11 +134,11 @@ def _filter(given: Acl) -> DeleteAclsFilter:
     )
 
 
-def _tidy_texts(message: Any) -> None:
+def tidy_texts(message: Any) -> None:
     """Kafka's texts of 31 hold a dump of the request (A10)."""
     if isinstance(message, list):
         for each in message:
-            _tidy_texts(each)
+            tidy_texts(each)
     if not is_dataclass(message) or isinstance(message, type):
         return
     for each in fields(message):
@@ -145,7 +147,7 @@ def _tidy_texts(message: Any) -> None:
         if each.name == "error_message" and value and is_refused:
             setattr(message, each.name, REFUSED_TEXT)
         else:
-            _tidy_texts(value)
+            tidy_texts(value)
 
 
 async def things(run: Run) -> Named:

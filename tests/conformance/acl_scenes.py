@@ -76,6 +76,13 @@ async def take(run: Run, names: Iterable[str]) -> None:
     assert not any(result.error_code for result in answer.filter_results), answer
 
 
+async def take_of(run: Run, user: str) -> None:
+    """Remove all ACLs of the user."""
+    filters = [deletion(principal_filter=f"User:{user}")]
+    answer = await quietly(run, DeleteAclsRequest(filters=filters), VERSION)
+    assert not any(result.error_code for result in answer.filter_results), answer
+
+
 async def until(run: Run, actor: str, request: Any, version: int, holds: Callable[[Any], bool]) -> Any:
     """The first answer to `actor` for which `holds` is true; the transcript has none of them."""
     deadline = time.monotonic() + IN_FORCE_S

@@ -35,6 +35,8 @@ class Connection:
         self._client_id = client_id
         self._on_answer = on_answer
         self.is_busy = False
+        self.questions: set[tuple[int, int]] = set()
+        """API keys and versions of all that was asked."""
         self._answer: asyncio.Task[Any] | None = None
 
     @classmethod
@@ -59,6 +61,7 @@ class Connection:
         """Send `frame` as `send` does; it may be one that our codec refuses to write."""
         assert not self.is_busy
         self.is_busy = True
+        self.questions.add((key, version))
         self._writer.write(frame)
         self._answer = asyncio.create_task(self._receive(key, version))
         return self._answer
@@ -67,7 +70,7 @@ class Connection:
         """Send `data` as it is; the task ends with the next frame, without its length, as `send` does."""
         assert not self.is_busy
         self._writer.write(data)
-        self._answer = asyncio.create_task(self._next_frame())
+        self._answer = asyncio.create_task(self.next_frame())
         return self._answer
 
     def next_answer(self, key: int, version: int) -> asyncio.Task[Any]:
@@ -77,12 +80,18 @@ class Connection:
         self._answer = asyncio.create_task(self._receive(key, version))
         return self._answer
 
+    def write(self, data: bytes) -> None:
+        """Send `data` as it is; `next_frame` has what comes back."""
+        assert not self.is_busy
+        self._writer.write(data)
+
     def send_without_answer(self, request: Any, version: int) -> None:
         """Send `request`, which the broker does not answer: Produce with acks 0."""
         assert not self.is_busy
         self._writer.write(encode_request(request, version, CORRELATION_ID, self._client_id))
 
-    async def _next_frame(self) -> bytes:
+    async def next_frame(self) -> bytes:
+        """The next frame, without its length. Raises ConnectionError when hung up on."""
         try:
             (size,) = SIZE.unpack(await self._reader.readexactly(SIZE.size))
             return await self._reader.readexactly(size)
@@ -90,7 +99,7 @@ class Connection:
             raise ConnectionResetError("the broker closed the connection") from error
 
     async def _receive(self, key: int, version: int) -> Any:
-        frame = await self._next_frame()
+        frame = await self.next_frame()
         correlation_id, answer = read_answer(key, version, frame)
         assert correlation_id == CORRELATION_ID
         self.is_busy = False

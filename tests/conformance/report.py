@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.conformance.comparison import Difference, Plain
 from tests.conformance.coverage import Coverage
-from tests.conformance.suite import REPLAYS_MAX, Outcome
+from tests.conformance.suite import MUSTER, REPLAYS_MAX, Outcome
 
 
 def lines_of(outcomes: list[Outcome], *, verbose: bool) -> Iterator[str]:
@@ -42,15 +42,16 @@ def _one(outcome: Outcome) -> Iterator[str]:
         yield f"  {kind}: broke off: {failure}"
     for kind, promise in outcome.broken_promises:
         yield f"  {kind}: {promise}"
+    kinds = [kind for kind in outcome.runs if kind != MUSTER]
     for difference in outcome.unexpected:
-        yield from _difference(difference)
+        yield from _difference(difference, *kinds[:1])
 
 
-def _difference(difference: Difference) -> Iterator[str]:
+def _difference(difference: Difference, kind: str = "kafka") -> Iterator[str]:
     yield f"  {difference.what}"
-    for path, kafka, muster in difference.fields:
-        yield f"    {path}: kafka {shown(kafka)}, muster {shown(muster)}"
-    yield f"      kafka:  {shown(difference.kafka)}"
+    for path, other, muster in difference.fields:
+        yield f"    {path}: {kind} {shown(other)}, muster {shown(muster)}"
+    yield f"      {kind}: {shown(difference.kafka)}"
     yield f"      muster: {shown(difference.muster)}"
 
 
@@ -94,6 +95,13 @@ def _counts(outcomes: list[Outcome]) -> Iterator[str]:
         f"scenarios: {len(scenarios)}, of them equal in all versions: {len(scenarios - unequal)}; "
         f"scenarios x versions: {len(outcomes)}, of them equal: {len(equal)}"
     )
+    if left_out := [outcome for outcome in outcomes if outcome.unserved]:
+        keys = sorted({key for outcome in left_out for key, _ in outcome.unserved})
+        names = sorted({outcome.case.scenario.name for outcome in left_out})
+        yield (
+            f"left out, as they ask what an earlier commit does not serve: {len(left_out)} scenarios x versions, "
+            f"API keys {', '.join(map(str, keys))}: {', '.join(names)}"
+        )
     yield from Coverage(outcomes).counts()
     yield from _replays(outcomes)
     yield from _how_compared(outcomes)

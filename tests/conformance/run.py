@@ -73,6 +73,8 @@ class Run:
     surplus: set[str] = field(default_factory=set)  # What answers held beside their messages.
     was_ended_amid: bool = False  # The broker ended while lanes of requests were under way.
     asked: int = 0
+    questions: set[tuple[int, int]] = field(default_factory=set)
+    """API keys and versions of what was asked on connections that are closed by now."""
     other_bootstraps: dict[str, str] = field(default_factory=dict)
     """The addresses of the broker's listeners beside PLAINTEXT, by name."""
     _logins: dict[str, Login] = field(default_factory=dict)
@@ -287,6 +289,7 @@ class Run:
     def hang_up(self, actor: str) -> None:
         """Close all connections of `actor`."""
         for connection in self._connections.pop(actor, []):
+            self.questions |= connection.questions
             connection.close()
 
     def close(self) -> None:

@@ -20,12 +20,21 @@ LISTENERS: Final = {SASL_LISTENER: "SASL_PLAINTEXT", BRIEF_LISTENER: "SASL_PLAIN
 ALL_LISTENERS: Final = {**LISTENERS, TOKENS_LISTENER: "SASL_PLAINTEXT"}
 """The listeners of both brokers beside PLAINTEXT, and their protocols."""
 
-PASSWORDS: Final = {
-    "alice": "alice-secret",
-    "bob": "bob-secret",
-    "mallory": "mallory-secret",
-    "admin": "admin-secret",
-}
+SCENES_USERS: Final = (
+    *("topic_rights", "group_rights", "cluster_rights", "transaction_rights", "user_rights"),
+    *("topic_denied", "group_denied", "cluster_denied", "transaction_denied", "user_denied"),
+    *(
+        "without_rights",
+        "no_rights",
+        "expression_rights",
+        "decided_rights",
+        "wildcard_rights",
+        "token_rights",
+    ),
+)
+"""Users that one scenario each gives rights to, so that scenarios may be played side by side."""
+
+PASSWORDS: Final = {name: f"{name}-secret" for name in ("alice", "bob", "mallory", "admin", *SCENES_USERS)}
 """The users of PLAIN."""
 
 _MODULES: Final = "org.apache.kafka.common.security"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.conformance.comparison import Difference, Tally, differences, normalised, surplus_differences
+from tests.conformance.earlier import EARLIER, Question, without_rows
 from tests.conformance.registry import Case, Ending
 from tests.conformance.restarts import Restarts
 from tests.conformance.run import Run
@@ -19,6 +20,7 @@ from tests.conformance.wanted import Wanted, reason_for
 
 AT_A_TIME: Final = 12
 """Cases side by side: most of what they do is wait, but requests have to be answered within milliseconds."""
+MUSTER: Final = "muster"
 CASE_TIMEOUT_S: Final = 150.0
 REPLAYS_MAX: Final = 2
 """So many cases that differed beside others are played again, once and alone, in a whole run.
@@ -38,6 +40,9 @@ class Outcome:
     unexpected: list[Difference] = field(default_factory=list)
     wanted: list[tuple[Wanted, Difference]] = field(default_factory=list)
     at_first: Outcome | None = None  # What came of it beside others, where it was played again.
+    unserved: set[Question] = field(
+        default_factory=set
+    )  # What it asked and an earlier commit does not serve.
     tally: Tally = field(default_factory=Tally)
 
     @property
@@ -47,10 +52,12 @@ class Outcome:
 
     @property
     def is_equal(self) -> bool:
-        """Whether both sides did as the script says, without a difference but wanted ones.
+        """Whether both sides did as the script says, without a difference but wanted ones; or cannot be compared.
 
         A script promises only what both sides keep: what is wanted to differ stands in the table alone.
         """
+        if self.unserved:
+            return True
         return not self.failures and not self.unexpected and not self.broken_promises
 
 
@@ -60,21 +67,27 @@ async def play(
     """Play `case` on all `targets` side by side and compare; a replay has groups of its own."""
     outcome = Outcome(case, at_first=at_first)
     await asyncio.gather(*[_play_on(target, case, outcome, restarts) for target in targets])
-    if {"kafka", "muster"} <= outcome.runs.keys():
-        transcripts = {
-            kind: normalised(run.transcript, *run.bootstraps) for kind, run in outcome.runs.items()
-        }
-        found = differences(transcripts["kafka"], transcripts["muster"], outcome.tally)
-        found += surplus_differences(outcome.runs["kafka"].surplus, outcome.runs["muster"].surplus)
-        for difference in found:
-            row = reason_for(case.name, difference)
-            if row is None:
-                outcome.unexpected.append(difference)
-            else:
-                outcome.wanted.append((row, difference))
+    others = [kind for kind in outcome.runs if kind != MUSTER]
+    if others and MUSTER in outcome.runs:
+        new = {key for target in targets for key, _ in target.unserved}
+        _compare(outcome, others[0], new)
     for run in outcome.runs.values():
         run.forget_answers()
     return outcome
+
+
+def _compare(outcome: Outcome, other: str, new: set[int]) -> None:
+    """Compare with the other kind's run; nothing is wanted to differ from an earlier commit but `new` keys."""
+    theirs, ours = outcome.runs[other], outcome.runs[MUSTER]
+    steps = [normalised(without_rows(run.transcript, new), *run.bootstraps) for run in (theirs, ours)]
+    found = differences(*steps, outcome.tally)
+    found += surplus_differences(theirs.surplus, ours.surplus)
+    for difference in found:
+        row = None if other == EARLIER else reason_for(outcome.case.name, difference)
+        if row is None:
+            outcome.unexpected.append(difference)
+        else:
+            outcome.wanted.append((row, difference))
 
 
 async def _play_on(target: Target, case: Case, outcome: Outcome, restarts: dict[str, Restarts]) -> None:
@@ -95,6 +108,7 @@ async def _play_on(target: Target, case: Case, outcome: Outcome, restarts: dict[
         outcome.failures[target.kind] = f"{type(error).__name__}: {error} ({' > '.join(lines[-4:])})"
     finally:
         run.close()
+        outcome.unserved |= run.questions & target.unserved
         run.give_up_restart()
 
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from coordinator.settings.tokens import UNSECURED_OPTION
 from coordinator.topics.names import GROUP_METADATA_TOPIC
-from harness.daemon import MusterDaemon
+from harness.daemon import ROOT, MusterDaemon
 from harness.java_tools import compile_java
 from harness.kafka_broker import SMALL, KafkaBroker
 from harness.processes import ServerProcess
@@ -37,6 +37,7 @@ from protocol.messages.offset_commit import (
 )
 from tests.conformance.actors import OTHER_TOPIC, PARTITIONS, TOPIC
 from tests.conformance.connection import Connection
+from tests.conformance.earlier import EARLIER, Question
 from tests.conformance.encrypted import TLS_LISTENERS, tls_settings
 from tests.conformance.registry import Ending
 from tests.conformance.secured import ALL_LISTENERS, SECURED, SECURITY
@@ -113,10 +114,11 @@ PROBES: Final = [f"probe-{number}" for number in range(32)]  # Surely one in eac
 class Target:
     """One broker, ready: its topics are there and its coordinator answers for every partition."""
 
-    kind: str  # "kafka" or "muster"
+    kind: str  # "kafka", "muster" or EARLIER
     configuration: str
     server: ServerProcess
     topic_ids: dict[str, bytes] = field(default_factory=dict)
+    unserved: frozenset[Question] = frozenset()  # What an earlier commit does not serve, and this one does.
     _leader_epochs: dict[int, int] = field(default_factory=dict)  # By offsets partition, in this life.
 
     @property
@@ -170,6 +172,8 @@ class Target:
         """The software that runs there: a broker of Kafka's says it in its own log."""
         if self.kind == "muster":
             return "Muster, this checkout"
+        if self.kind == EARLIER:
+            return "Muster, an earlier commit"
         found = re.search(r"Kafka version: (\S+)", self.server.log_path.read_text(errors="replace"))
         return f"Apache Kafka {found[1] if found else '(version unknown)'}"
 
@@ -191,11 +195,11 @@ class RestartOf:
         await self.target.ready()
 
 
-def new_target(kind: str, configuration: str, data_dir: Path) -> Target:
-    """A target that is not started yet, with its data under `data_dir`."""
+def new_target(kind: str, configuration: str, data_dir: Path, tree: Path = ROOT) -> Target:
+    """A target that is not started yet, with its data under `data_dir`; an earlier Muster's is of `tree`."""
     config = CONFIGURATIONS[configuration]
     if configuration == TELEMETRY:
-        config = {**config, **RECEIVERS[kind]}
+        config = {**config, **RECEIVERS["muster" if kind == EARLIER else kind]}
     directory = data_dir / f"{kind}-{configuration}"
     listeners: dict[str, str] = {}
     options: tuple[str, ...] = ()
@@ -212,7 +216,7 @@ def new_target(kind: str, configuration: str, data_dir: Path) -> Target:
     else:
         if configuration == SECURED:
             config = {**config, UNSECURED_OPTION: "true"}
-        server = MusterDaemon(directory, config, listeners=listeners)
+        server = MusterDaemon(directory, config, listeners=listeners, tree=tree if kind == EARLIER else ROOT)
     return Target(kind, configuration, server)
 
 

@@ -42,7 +42,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     """Run the command without brokers and without playing; return its status."""
 
     def run(outcomes: list[Outcome], unlike: list[str] | None = None, *arguments: str) -> int:
-        async def play(cases: list[Case], kinds: tuple[str, ...], keep: Path | None) -> Report:
+        async def play(
+            cases: list[Case], kinds: tuple[str, ...], keep: Path | None, against: str | None
+        ) -> Report:
             return outcomes, unlike or []
 
         monkeypatch.setattr(command, "_run", play)

@@ -10,7 +10,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.acls import AclCreation, CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.conformance import acl_scenes as acls
-from tests.conformance.acl_scenes import acl, deletion, filter_fields, give, shown, take, until
+from tests.conformance.acl_scenes import acl, deletion, filter_fields, give, shown, take, take_of, until
 from tests.conformance.admin_lines import ACLS
 from tests.conformance.registry import scenario
 from tests.conformance.run import CLOSED, Run
@@ -19,9 +19,19 @@ from tests.conformance.topic_scenes import ADMIN, ask, quietly
 
 FIND_VERSION: Final = 4
 DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
+WILDCARDS: Final = "wildcards"
+"""An ACL of all names is shown by each description of what concerns a name."""
+DECIDED: Final = "decided_rights"
+HERS: Final = f"User:{DECIDED}"
+ALL_GROUPS: Final = "wildcard_rights"
 
 
-@scenario("security A2", "security A11", "security A14", "security A15", on=SECURED, versions=ACLS)
+@scenario(
+    *("security A2", "security A11", "security A14", "security A15"),
+    on=SECURED,
+    versions=ACLS,
+    in_turn=WILDCARDS,
+)
 async def acls_are_made_shown_and_removed(run: Run, version: int) -> None:
     name = run.group
     world = [
@@ -150,13 +160,14 @@ async def too_many_acls_at_once_are_refused(run: Run) -> None:
 
 
 def cases(name: str) -> dict[str, tuple[bool, list[AclCreation]]]:
-    """What is decided, by the end of the group's name: whether alice may DESCRIBE it, and the ACLs of it.
+    """What is decided, by the end of the group's name: whether DECIDED may DESCRIBE it, and the ACLs of it.
 
     Her host is 127.0.0.1. A4: what implies DESCRIBE, where it allows; A3, A5, A8.
     """
 
     def group(end: str, **changes: Any) -> AclCreation:
-        return acl(f"{name}/{end}", **{"resource_type": acls.GROUP, "operation": acls.DESCRIBE, **changes})
+        fields = {"resource_type": acls.GROUP, "operation": acls.DESCRIBE, "principal": HERS, **changes}
+        return acl(f"{name}/{end}", **fields)
 
     deny, prefixed = {"permission_type": acls.DENY}, {"resource_pattern_type": acls.PREFIXED}
     found: dict[str, tuple[bool, list[AclCreation]]] = {"nothing": (False, [])}
@@ -169,10 +180,10 @@ def cases(name: str) -> dict[str, tuple[bool, list[AclCreation]]]:
         found[end] = (is_left, [group(end), group(end, operation=operation, **deny)])
     for principal, is_hers in {
         "User:*": True,
-        "User:Alice": False,
+        "User:Decided_rights": False,
         "User:bob": False,
-        "Group:alice": False,
-        "User:alice ": False,
+        f"Group:{DECIDED}": False,
+        f"{HERS} ": False,
         "user:*": False,
     }.items():
         end = f"for {principal}"
@@ -204,7 +215,7 @@ def cases(name: str) -> dict[str, tuple[bool, list[AclCreation]]]:
 )
 async def rights_are_decided_by_acls(run: Run) -> None:
     """Many groups and who may look for their coordinators, in one request; then all ACLs go."""
-    run.logs_in("alice")
+    run.logs_in(DECIDED)
     run.logs_in("admin")
     wanted = cases(run.group)
     marker = f"{run.group}/marker"
@@ -218,18 +229,18 @@ async def rights_are_decided_by_acls(run: Run) -> None:
             permission_type=acls.DENY,
             operation=2,
         ),
-        acl(marker, resource_type=acls.GROUP),
+        acl(marker, resource_type=acls.GROUP, principal=HERS),
     )
-    await until(run, "alice", find(marker), FIND_VERSION, lambda reply: not is_denied(reply.coordinators[0]))
+    await until(run, DECIDED, find(marker), FIND_VERSION, lambda reply: not is_denied(reply.coordinators[0]))
     names = [f"{run.group}/{end}" for end in wanted]
-    reply = await run.answer(await run.send("alice", find(*names), FIND_VERSION, "by ACLs"))
+    reply = await run.answer(await run.send(DECIDED, find(*names), FIND_VERSION, "by ACLs"))
     for (end, (is_allowed, _)), found in zip(wanted.items(), reply.coordinators, strict=True):
         run.expect(is_denied(found) != is_allowed, f"{end}: allowed is {is_allowed}")
     reply = await run.answer(await run.send("admin", find(run.group), FIND_VERSION, "a super user"))
     run.expect(not is_denied(reply.coordinators[0]), "a DENY does not hold for a super user")
     await take(run, [*names, *(f"{run.group}/{end}" for end in ("prefix p", "deny pre")), marker])
-    await until(run, "alice", find(marker), FIND_VERSION, lambda reply: is_denied(reply.coordinators[0]))
-    reply = await run.answer(await run.send("alice", find(*names), FIND_VERSION, "without ACLs"))
+    await until(run, DECIDED, find(marker), FIND_VERSION, lambda reply: is_denied(reply.coordinators[0]))
+    reply = await run.answer(await run.send(DECIDED, find(*names), FIND_VERSION, "without ACLs"))
     run.expect(all(map(is_denied, reply.coordinators)), "nothing is left")
 
 
@@ -239,3 +250,25 @@ def find(*groups: str) -> FindCoordinatorRequest:
 
 def is_denied(found: Any) -> bool:
     return bool(found.error_code == DENIED)
+
+
+@scenario("security A3", "security A5", on=SECURED, in_turn=WILDCARDS)
+async def an_acl_of_all_names_concerns_each(run: Run) -> None:
+    """A literal `*` is all names, a prefixed one those that begin with it; a DENY of one name wins."""
+    run.logs_in(ALL_GROUPS)
+    hers = {"resource_type": acls.GROUP, "principal": f"User:{ALL_GROUPS}", "operation": acls.DESCRIBE}
+    name, denied = run.group, f"{run.group}/denied"
+    wildcard, star = acl("*", **hers), acl("*", resource_pattern_type=acls.PREFIXED, **hers)
+    for note, given, is_allowed in (("literal", wildcard, True), ("prefixed", star, False)):
+        marker = f"*{run.group}"  # Which both of them concern.
+        await give(run, given, acl(denied, permission_type=acls.DENY, **hers))
+        await until(
+            run, ALL_GROUPS, find(marker), FIND_VERSION, lambda reply: not is_denied(reply.coordinators[0])
+        )
+        asked = await run.send(ALL_GROUPS, find(name, denied, marker), FIND_VERSION, note)
+        found = (await run.answer(asked)).coordinators
+        run.expect([is_denied(each) for each in found] == [not is_allowed, True, False], note)
+        await take_of(run, ALL_GROUPS)
+        await until(
+            run, ALL_GROUPS, find(marker), FIND_VERSION, lambda reply: is_denied(reply.coordinators[0])
+        )

@@ -14,15 +14,16 @@ from protocol.messages.delegation_tokens import (
     RenewDelegationTokenRequest,
 )
 from tests.conformance import acl_scenes as acls
-from tests.conformance.acl_scenes import acl, give, take, until
+from tests.conformance.acl_scenes import acl, give, take_of, until
 from tests.conformance.admin_lines import TOKEN_TIMES, TOKENS
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
+from tests.conformance.scenarios.acls import WILDCARDS
 from tests.conformance.secured import SECURED
 
 OWNERS_SINCE: Final = 3
 DENIED: Final = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
-USERS: Final = "rights on users"
+MAKER: Final = "token_rights"
 
 Owner = tuple[str | None, str | None]
 
@@ -86,7 +87,7 @@ async def a_plain_listener_describes_no_tokens(run: Run, version: int) -> None:
     await describe_all(run, "client", version)
 
 
-@scenario("security A19", "security A20", on=SECURED, versions=TOKENS, in_turn=USERS)
+@scenario("security A19", "security A20", on=SECURED, versions=TOKENS)
 async def users_are_made_no_tokens(run: Run, version: int) -> None:
     for actor in ("alice", "admin"):
         run.logs_in(actor)
@@ -100,34 +101,35 @@ async def users_change_no_tokens(run: Run, version: int) -> None:
     await change_all(run, "alice", version)
 
 
-@scenario("security A3", "security A4", "security A19", on=SECURED, in_turn=USERS)
+@scenario("security A3", "security A4", "security A19", on=SECURED, in_turn=WILDCARDS)
 async def tokens_of_others_need_a_right_on_them(run: Run) -> None:
     """No right implies this one; a wildcard is given last, since it is for all users."""
-    run.logs_in("alice")
+    run.logs_in(MAKER)
     name = f"User:{run.group}"
+    hers: dict[str, Any] = {"resource_type": acls.USER, "principal": f"User:{MAKER}"}
     rights = {
-        "create tokens": acl(name, resource_type=acls.USER, operation=acls.CREATE_TOKENS),
-        "all": acl(name, resource_type=acls.USER, operation=acls.ALL),
-        "alter": acl(name, resource_type=acls.USER, operation=acls.ALTER),
+        "create tokens": acl(name, **hers, operation=acls.CREATE_TOKENS),
+        "all": acl(name, **hers, operation=acls.ALL),
+        "alter": acl(name, **hers, operation=acls.ALTER),
         "of a prefix": acl(
             name[:-1],
-            resource_type=acls.USER,
+            **hers,
             operation=acls.CREATE_TOKENS,
             resource_pattern_type=acls.PREFIXED,
         ),
-        "of all": acl("*", resource_type=acls.USER, operation=acls.CREATE_TOKENS),
+        "of all": acl("*", **hers, operation=acls.CREATE_TOKENS),
     }
     request = creation("User", owner=("User", run.group))
     marked = creation("User", owner=("User", f"{run.group} marker"))
-    marker = acl(f"{name} marker", resource_type=acls.USER, operation=acls.CREATE_TOKENS, host="127.0.0.1")
-    reply = await asked(run, "alice", request, OWNERS_SINCE, "without a right")
+    marker = acl(f"{name} marker", **hers, operation=acls.CREATE_TOKENS, host="127.0.0.1")
+    reply = await asked(run, MAKER, request, OWNERS_SINCE, "without a right")
     run.expect(reply.error_code == DENIED, "it is needed")
     for note, right in rights.items():
         await give(run, right, marker)
-        await until(run, "alice", marked, OWNERS_SINCE, lambda reply: reply.error_code != DENIED)
-        reply = await asked(run, "alice", request, OWNERS_SINCE, note)
+        await until(run, MAKER, marked, OWNERS_SINCE, lambda reply: reply.error_code != DENIED)
+        reply = await asked(run, MAKER, request, OWNERS_SINCE, note)
         run.expect((reply.error_code == DENIED) == (note == "alter"), f"{note}: {reply.error_code}")
-        await take(run, [right.resource_name, marker.resource_name])
-        await until(run, "alice", marked, OWNERS_SINCE, lambda reply: reply.error_code == DENIED)
-        reply = await asked(run, "alice", request, OWNERS_SINCE, f"without: {note}")
+        await take_of(run, MAKER)
+        await until(run, MAKER, marked, OWNERS_SINCE, lambda reply: reply.error_code == DENIED)
+        reply = await asked(run, MAKER, request, OWNERS_SINCE, f"without: {note}")
         run.expect(reply.error_code == DENIED, f"{note}: it went")
