@@ -27,7 +27,7 @@ ONLY ?=
 ALSO = compiled run-compiled wheel check format docs constraints clean demo demo-secure \
 	spoken test-compiled test-long test-long-rotation conformance simulation mutants mutants-rotation \
 	soak soak-kill soak-log soak-disk soak-storms soak-migration soak-transactions \
-	bench bench-quick bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed profile spark-cluster
+	fuzz-security bench bench-quick bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed profile spark-cluster
 .PHONY: help run test always $(ALSO)
 
 help:
@@ -164,6 +164,10 @@ soak-log: $(VENV)/.dev
 # Every crash point twenty times, and every byte of a small directory flipped: some ten minutes.
 soak-disk: $(VENV)/.dev
 	MUSTER_CRASH_ROUNDS=20 MUSTER_FLIP_STRIDE=1 $(BIN)/python -m pytest tests/server/test_crash_sweep.py tests/server/test_flips.py
+
+# What strangers and files say, to each reader of it for ten minutes, or MINUTES; ONLY=jaas takes one of them.
+fuzz-security: $(VENV)/.dev
+	$(BIN)/python -m tests.security.fuzz --minutes $(or $(MINUTES),10) $(if $(ONLY),--only $(ONLY))
 
 # Storms of joins, whose memory must not creep up: half an hour.
 soak-storms: $(VENV)/.dev

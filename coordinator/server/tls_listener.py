@@ -102,6 +102,9 @@ class TlsListener:
         if not self._server.on_stranger(stranger, peer[0]):
             transport.abort()
 
+    def on_hello(self, transport: TlsTransport, held_bytes: int) -> None:
+        self._server.strangers.hold(transport.stranger, held_bytes)
+
     def on_handshake(self, transport: TlsTransport) -> None:
         if not self._identifies:
             return  # It stays a stranger until it has logged in.

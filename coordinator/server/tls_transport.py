@@ -21,6 +21,7 @@ import structlog
 from coordinator.runtime.turn_share import TurnShare
 from coordinator.server.strangers import Stranger
 from coordinator.server.tls_engine import PIECE_BYTES, WANT_READ, LargePieces, TlsEngine
+from coordinator.server.tls_hello import is_whole
 from coordinator.server.tls_sending import State, TlsSending
 
 HUNG_UP: Final = "the client hung up during the TLS handshake"
@@ -51,6 +52,9 @@ class TlsHost(Protocol):
     def on_stranger(self, transport: TlsTransport) -> None:
         """A client has connected; `transport` may be closed or aborted within the call."""
 
+    def on_hello(self, transport: TlsTransport, held_bytes: int) -> None:
+        """So much of the client's first record is kept until all of it is there; `transport` may be aborted."""
+
     def on_handshake(self, transport: TlsTransport) -> None:
         """The handshake is done. The protocol behind is about to hear of it, unless this closes `transport`."""
 
@@ -64,6 +68,7 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
     __slots__ = (
         "_buffers",
         "_context",
+        "_hello",
         "_host",
         "_inner",
         "_is_buffered",
@@ -88,6 +93,7 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
         self._host = host
         self._buffers = host.tls_buffers
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._hello = bytearray()  # Received before there was a whole record.
         self._reason = ""  # Why there was no handshake, or why what followed could not be read.
         self._is_known = False  # Whether `inner` has heard of the connection.
         self._is_paused = False  # By `inner`.
@@ -110,10 +116,18 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
     def buffer_updated(self, nbytes: int) -> None:
         if self._state not in (State.OPEN, State.HANDSHAKE) or self._is_over:
             return  # OpenSSL would keep what comes behind the end, however much.
-        engine = self._engine
-        if engine is None:  # Not before: a client that says nothing costs none of OpenSSL's memory.
+        engine, received = self._engine, self._buffers.received[:nbytes]
+        if (
+            engine is None
+        ):  # Not before: a client that says nothing, or little, costs none of OpenSSL's memory.
+            self._hello += received
+            if not is_whole(self._hello):
+                self._host.on_hello(self, len(self._hello))
+                return
+            received, self._hello = memoryview(self._hello), bytearray()
+            self._host.on_hello(self, 0)
             engine = self._engine = TlsEngine(self._context, self._buffers.large)
-        engine.receive(self._buffers.received[:nbytes])
+        engine.receive(received)
         if self._state is State.OPEN:
             self._read()
         else:

@@ -7,7 +7,6 @@ no lines; what stands between blocks is skipped. PKCS#1 and EC keys are taken as
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from typing import Final, NamedTuple
 
@@ -55,7 +54,7 @@ def _blocks(text: str) -> list[PemBlock]:
         encoded = "".join(_HEADER.sub("", body).split())
         try:
             content = base64.b64decode(encoded, validate=True)
-        except binascii.Error:
+        except ValueError:  # binascii's error is one; so is what b64decode says to text that is not ASCII.
             raise TlsProblem(f"the {label} in it is no base 64") from None
         # An old encrypted key has its algorithm in headers, which mean nothing without their lines.
         found.append(PemBlock(label, content, match[0] + "\n" if headers else pem(label, content)))

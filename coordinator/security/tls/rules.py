@@ -29,6 +29,7 @@ _RULE: Final = re.compile(
 )
 _REFERENCE: Final = re.compile(r"\\(?P<escaped>.)|\$(?P<group>[0-9])|(?P<plain>[^\\$]+)", re.DOTALL)
 _NESTED_CLASS: Final = re.compile(r"\[(?:\\.|[^\]\\])*(?:&&|\[(?!:))")
+_SHOWN_CHARS: Final = 20
 _CASES: Final[dict[str, Callable[[str], str]]] = {"L": str.lower, "U": str.upper, "": str}
 
 
@@ -68,7 +69,7 @@ class MappingRules:
         while position < len(text):
             match = _RULE.match(text, position)
             if match is None or match.end() == position:
-                raise TlsProblem(f"{OPTION}: what begins with {text[position : position + 20]!r} is no rule")
+                raise TlsProblem(f"{OPTION}: what begins with {_shown(text[position:])} is no rule")
             position = match.end()
             if match["default"]:
                 self._rules.append(_Rule(None, (), str))
@@ -87,14 +88,19 @@ def _rule(pattern: str, replacement: str, case: str) -> _Rule:
     import re2  # Only here: it takes 10 ms, and few map names.
 
     if _NESTED_CLASS.search(pattern):
-        raise TlsProblem(f"{OPTION}: {pattern!r} has a class within a class, which is not supported")
+        raise TlsProblem(f"{OPTION}: {_shown(pattern)} has a class within a class, which is not supported")
     options = re2.Options()
     options.log_errors = False  # They would go to standard error.
     try:
         compiled = re2.compile(pattern, options)
     except re2.error:
-        raise TlsProblem(f"{OPTION}: {pattern!r} is no pattern that is supported (RE2)") from None
+        raise TlsProblem(f"{OPTION}: {_shown(pattern)} is no pattern that is supported (RE2)") from None
     return _Rule(compiled, _replacement(replacement, compiled.groups), _CASES[case])
+
+
+def _shown(text: str) -> str:
+    """Return how a part of the rules begins: a sentence says where to look, and is no copy."""
+    return repr(text[:_SHOWN_CHARS])
 
 
 def _replacement(text: str, groups: int) -> tuple[str | int, ...]:
@@ -104,7 +110,7 @@ def _replacement(text: str, groups: int) -> tuple[str | int, ...]:
     while position < len(text):
         match = _REFERENCE.match(text, position)
         if match is None:
-            raise TlsProblem(f"{OPTION}: {text!r} is no replacement")
+            raise TlsProblem(f"{OPTION}: {_shown(text)} is no replacement")
         position = match.end()
         if match["group"] is None:
             parts.append(match["escaped"] or match["plain"])
@@ -112,7 +118,7 @@ def _replacement(text: str, groups: int) -> tuple[str | int, ...]:
         number = int(match["group"])
         if number > groups:
             if not groups:
-                raise TlsProblem(f"{OPTION}: {text!r} refers to a group, and its pattern has none")
+                raise TlsProblem(f"{OPTION}: {_shown(text)} refers to a group, and its pattern has none")
             parts.append(f"${number}")  # As Kafka has it: there is no such group, so it is text.
             continue
         while (

@@ -33,9 +33,13 @@ class Failures:
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
+        self.held_bytes = 0
 
     def count_failure(self, stranger: Stranger, listener: str, reason: str) -> None:
         self.reasons.append(f"{listener}: {reason}")
+
+    def hold(self, stranger: Stranger, held_bytes: int) -> None:
+        self.held_bytes = held_bytes
 
 
 class Server:

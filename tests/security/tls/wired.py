@@ -68,9 +68,13 @@ class Host:
         self.events: list[str] = []
         self.reasons: list[str] = []
         self.closes_known = False
+        self.held_bytes = 0
 
     def on_stranger(self, transport: TlsTransport) -> None:
         self.events.append("stranger")
+
+    def on_hello(self, transport: TlsTransport, held_bytes: int) -> None:
+        self.held_bytes = held_bytes
 
     def on_handshake(self, transport: TlsTransport) -> None:
         self.events.append("handshake")
