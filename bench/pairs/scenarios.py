@@ -1,7 +1,7 @@
 """The scenarios of `make bench`, in the order of the page, and about how long each takes.
 
 `estimated_s` is of the whole on two quiet cores, with both builds; a run prints what it took beside it. The sum
-has to stay within an hour and a quarter (`tests/test_bench_targets.py`), so that all figures of a page can be of one run.
+has to stay within an hour and a quarter (`tests/test_bench_targets.py`): all figures of a page can be of one run.
 """
 
 from __future__ import annotations
