@@ -183,7 +183,7 @@ soak-migration: $(VENV)/.dev
 soak-transactions: $(VENV)/.dev
 	$(BIN)/python -m tests.soak_transactions --minutes $(or $(MINUTES),10)
 
-# Beside Apache Kafka, every scenario, which takes an hour, or some (make bench ONLY=commits,herd; their names:
+# Beside Apache Kafka, every scenario, which takes an hour and a quarter, or some (make bench ONLY=commits,herd; names:
 # python -m bench.pairs --list): writes what docs/performance.md has measured.
 bench: $(COMPILED)/.built
 	$(BIN)/python -m harness.java_tools

@@ -169,13 +169,21 @@ def commits_of(member: Joined) -> list[bytes]:
     return [frames.commit(member, TOPIC, [0], offset) for offset in OFFSETS_OF_A_COMMIT]
 
 
+def load_of_heartbeats(amounts: Amounts) -> Load:
+    return Load("heartbeat", lambda member: [frames.heartbeat(member)], HEARTBEAT, amounts.heartbeats)
+
+
+def load_of_commits(amounts: Amounts) -> Load:
+    return Load("commit of one partition", commits_of, COMMIT, amounts.commits)
+
+
 def heartbeats(run: Run) -> list[Comparison]:
-    load = Load("heartbeat", lambda member: [frames.heartbeat(member)], HEARTBEAT, run.amounts.heartbeats)
+    load = load_of_heartbeats(run.amounts)
     return [Comparison(load.what, "us", steady(run, load), ALLOWED_PERCENT)]
 
 
 def commits(run: Run) -> list[Comparison]:
-    load = Load("commit of one partition", commits_of, COMMIT, run.amounts.commits)
+    load = load_of_commits(run.amounts)
     return [Comparison(load.what, "us", steady(run, load), ALLOWED_COMMIT_US, is_absolute=True)]
 
 

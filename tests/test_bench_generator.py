@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,23 @@ def test_one_wrong_answer_is_counted_and_fails_the_load(wrong: bytes, named: str
     assert named in str(failed.value)
 
 
+def test_what_may_differ_in_an_answer_may_and_nothing_else() -> None:
+    """Eight bytes that count on, as an offset does; the error code behind them is still looked at."""
+
+    def counting(number: int) -> bytes:
+        error = ErrorCode.NOT_COORDINATOR if number == wrong_one else ErrorCode.NONE
+        body = answer(number, error)[4:] + number.to_bytes(8)
+        return len(body).to_bytes(4) + body
+
+    wrong_one = 0
+    free = [len(counting(1)) - 8]
+    with answering(counting) as lane:
+        assert run(replace(lane, answer=counting(1), free=free)).operations > 10
+    wrong_one = 7
+    with answering(counting) as lane, pytest.raises(LoadError, match=r"^1 failures beside .*NOT_COORDINATOR"):
+        run(replace(lane, answer=counting(1), free=free))
+
+
 def test_a_wrong_answer_after_the_end_fails_the_load_too() -> None:
     """What is still in flight when the time is up is looked at, and is no operation."""
 
@@ -271,7 +289,7 @@ def test_a_source_that_cannot_be_built_shows_what_the_compiler_says(
 ) -> None:
     broken = tmp_path / "broken.c"
     broken.write_text("int main(void) { return nowhere; }\n")
-    monkeypatch.setattr(generator, "SOURCE", broken)
+    monkeypatch.setattr(generator, "SOURCES", [broken])
     with pytest.raises(NoCompiler, match=r"nowhere"):
         generator.build(tmp_path / "generator")
     assert not (tmp_path / "generator").exists()

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from bench.pairs import generator, page, turns
 from bench.pairs.plan import Plan, builds, quick
 from bench.pairs.scenarios import SCENARIOS, listed, named
+from bench.pairs.secured import secured
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,9 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
             generator.program()
         except generator.NoCompiler as missing:
             raise SystemExit(str(missing)) from None
+    names = _without_openssl(names)
     measured = _play_all(names, quick_one=asked.quick, rounds=asked.rounds)
     if asked.write:
         page.write(measured, list(SCENARIOS))
+
+
+def _without_openssl(names: Sequence[str]) -> list[str]:
+    """Leave out what needs OpenSSL, and say so, if that is not here."""
+    try:
+        if any(SCENARIOS[name].is_encrypted for name in names):
+            generator.find_openssl()
+    except generator.NoOpenSsl as missing:
+        skipped = [name for name in names if SCENARIOS[name].is_encrypted]
+        print(f"skipped: {', '.join(skipped)}: {missing}", flush=True)
+        return [name for name in names if name not in skipped]
+    return list(names)
 
 
 def _play_all(names: Sequence[str], *, quick_one: bool, rounds: int | None) -> dict[str, str]:
@@ -53,7 +67,9 @@ def _play_all(names: Sequence[str], *, quick_one: bool, rounds: int | None) -> d
         if rounds:
             plan = plan.of_rounds(rounds)
         if quick_one and any(SCENARIOS[name].has_kafka for name in names):
-            plan = replace(plan, shared=stack.enter_context(plan.new_kafka()))
+            is_secured = any(SCENARIOS[name].is_encrypted for name in names)
+            started = (secured(plan) if is_secured else plan).new_kafka()
+            plan = replace(plan, shared=stack.enter_context(started))
         for name in names:
             measured[name] = _play(name, replace(plan, directory=directory / name, daemons=[]))
     return measured

@@ -4,11 +4,14 @@
  * must be answered comes on standard input, the findings go to standard output. Every request has a correlation id
  * of its own, and numbers that count up where it was told to (committed offsets), as those of clients do. Every
  * answer is compared as a whole: its size, its correlation id, and all bytes behind it, error codes among them, with
- * those of the one that was decoded and found good before. What differs is a failure, and no operation.
+ * those of the one that was decoded and found good before. What differs is a failure, and no operation. Connections
+ * that are encrypted shake hands and log in before the clock starts, all at once.
  *
- * Input, in the byte order of the machine:  f64 seconds, f64 patience, u32 in flight, u32 lanes, u32 pid; then
- * for each lane u32 descriptor, u32 bytes of its frame, u32 bytes of its answer, u32 numbers; u32 where each of the
- * numbers is in the frame (eight bytes, big-endian); the frame; the answer.
+ * Input, in the byte order of the machine:  f64 seconds, f64 patience, u32 in flight, u32 lanes, u32 pid, u32 whether
+ * there is a login; the login's six parts (secure.h), each behind a u32 of its bytes; then for each lane u32
+ * descriptor, u32 bytes of its frame, u32 bytes of its answer, u32 numbers, u32 free; u32 where each of the numbers is
+ * in the frame (eight bytes, big-endian) and where in the answer there is what may differ (as many); the frame; the
+ * answer.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,9 +24,12 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "secure.h"
+
 enum {
     CORRELATION_AT = 8, /* In a request: behind its size, its API key and its version. */
     ANSWER_HEAD = 8,    /* Size and correlation id. */
+    FREE_BYTES = 8,     /* Of an answer that may differ: an offset that the server gives. */
     RECEIVE_BYTES = 1 << 18,
     EVENTS = 1024,
     WRONG_SHOWN = 1 << 16,
@@ -34,8 +40,9 @@ enum {
 
 struct lane {
     int fd;
-    uint32_t frame_bytes, answer_bytes, numbers;
-    uint32_t *number_at;
+    struct secure *secure; /* NULL: plaintext. */
+    uint32_t frame_bytes, answer_bytes, numbers, free_count;
+    uint32_t *number_at, *free_at;
     unsigned char *frame, *answer;
     unsigned char *out; /* The frames of one write: as many as may be in flight. */
     size_t out_at, out_end;
@@ -50,6 +57,7 @@ struct lane {
 
 static double patience;
 static uint32_t depth, lane_count, pid, open_lanes;
+static struct login login; /* Without an authority: none. */
 static struct lane *lanes;
 static uint64_t operations, failures, closed, unanswered, histogram[BUCKETS];
 static unsigned char wrong[WRONG_SHOWN];
@@ -132,13 +140,24 @@ static uint64_t us_of(unsigned bucket) {
     return (uint64_t)(bucket % FINE + FINE) << (bucket / FINE - 1);
 }
 
+static void read_login(void) {
+    struct blob *parts[] = {&login.authority, &login.handshake, &login.first, &login.final, &login.bare, &login.keys};
+    for (size_t each = 0; each < sizeof parts / sizeof *parts; each++) {
+        parts[each]->bytes = input_u32();
+        input(parts[each]->at = room(parts[each]->bytes + 1), parts[each]->bytes); /* The path of a file ends with 0. */
+    }
+}
+
 static void read_lanes(void) {
     lanes = room(lane_count * sizeof *lanes);
     for (struct lane *lane = lanes; lane < lanes + lane_count; lane++) {
         lane->fd = (int)input_u32();
-        lane->frame_bytes = input_u32(), lane->answer_bytes = input_u32(), lane->numbers = input_u32();
+        lane->frame_bytes = input_u32(), lane->answer_bytes = input_u32();
+        lane->numbers = input_u32(), lane->free_count = input_u32();
         lane->number_at = room(lane->numbers * sizeof *lane->number_at);
         input(lane->number_at, lane->numbers * sizeof *lane->number_at);
+        lane->free_at = room(lane->free_count * sizeof *lane->free_at);
+        input(lane->free_at, lane->free_count * sizeof *lane->free_at);
         input(lane->frame = room(lane->frame_bytes), lane->frame_bytes);
         input(lane->answer = room(lane->answer_bytes), lane->answer_bytes);
         lane->out = room((size_t)lane->frame_bytes * depth);
@@ -174,6 +193,17 @@ static void next_frame(struct lane *lane, double now) {
     lane->in_flight++;
 }
 
+/* As send and recv that do not wait. */
+static ssize_t transmit(struct lane *lane, const void *data, size_t bytes) {
+    if (lane->secure != NULL) return secure_send(lane->secure, data, bytes);
+    return send(lane->fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static ssize_t receive(struct lane *lane, void *into, size_t bytes) {
+    if (lane->secure != NULL) return secure_recv(lane->secure, into, bytes);
+    return recv(lane->fd, into, bytes, MSG_DONTWAIT);
+}
+
 static void send_owed(struct lane *lane, double now) {
     while (lane->is_open) {
         if (lane->out_at == lane->out_end) {
@@ -181,10 +211,9 @@ static void send_owed(struct lane *lane, double now) {
             lane->out_at = lane->out_end = 0;
             for (; lane->owed; lane->owed--) next_frame(lane, now);
         }
-        ssize_t sent =
-            send(lane->fd, lane->out + lane->out_at, lane->out_end - lane->out_at, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent < 0) {
-            if (errno == EAGAIN)
+        ssize_t sent = transmit(lane, lane->out + lane->out_at, lane->out_end - lane->out_at);
+        if (sent <= 0) {
+            if (sent < 0 && errno == EAGAIN)
                 watch(lane, EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT);
             else
                 give_up(lane);
@@ -195,8 +224,10 @@ static void send_owed(struct lane *lane, double now) {
 }
 
 static int is_right(const struct lane *lane, const unsigned char *answer, size_t bytes) {
-    return bytes == lane->answer_bytes && read_u32(answer + 4) == lane->due_id &&
-           memcmp(answer + ANSWER_HEAD, lane->answer + ANSWER_HEAD, bytes - ANSWER_HEAD) == 0;
+    if (bytes != lane->answer_bytes || read_u32(answer + 4) != lane->due_id) return 0;
+    for (uint32_t each = 0; each < lane->free_count; each++)
+        memcpy(lane->answer + lane->free_at[each], answer + lane->free_at[each], FREE_BYTES);
+    return memcmp(answer + ANSWER_HEAD, lane->answer + ANSWER_HEAD, bytes - ANSWER_HEAD) == 0;
 }
 
 static void on_answer(struct lane *lane, const unsigned char *answer, size_t bytes, double now) {
@@ -258,14 +289,16 @@ static void on_event(struct lane *lane, uint32_t events) {
     if (!lane->is_open) return;
     if (events & EPOLLOUT) watch(lane, EPOLL_CTL_MOD, EPOLLIN);
     double now = 0;
-    if (events & ~(uint32_t)EPOLLOUT) {
-        ssize_t got = recv(lane->fd, buffer, sizeof buffer, MSG_DONTWAIT);
+    int has_more = (events & ~(uint32_t)EPOLLOUT) != 0;
+    while (has_more) {
+        ssize_t got = receive(lane, buffer, sizeof buffer);
         if (got == 0 || (got < 0 && errno != EAGAIN)) {
             give_up(lane);
             return;
         }
         now = now_s();
         if (got > 0) on_data(lane, buffer, (size_t)got, now);
+        has_more = got > 0 && lane->secure != NULL && lane->is_open && secure_has_more(lane->secure);
     }
     send_owed(lane, now ? now : now_s());
 }
@@ -289,8 +322,36 @@ static uint64_t in_flight(void) {
     return sum;
 }
 
+/* All shake hands and log in at once; how long it takes, in seconds. */
+static double log_in(void) {
+    struct epoll_event events[EVENTS];
+    double start = now_s();
+    secure_begin(&login);
+    uint32_t left = 0;
+    for (uint32_t each = 0; each < lane_count; each++) {
+        lanes[each].secure = secure_new(lanes[each].fd);
+        if (secure_log_in(lanes[each].secure) == IS_DONE) continue; /* The server was quicker than this loop. */
+        watch(lanes + each, EPOLL_CTL_ADD, EPOLLIN);
+        left++;
+    }
+    while (left) {
+        int ready = epoll_wait(epoll_fd, events, EVENTS, (int)(patience * 1000) + 1);
+        if (ready < 0 && errno != EINTR) fail("epoll");
+        if (ready == 0) {
+            fprintf(stderr, "generator: %u of %u logins are not done, and nothing comes\n", left, lane_count);
+            exit(2);
+        }
+        for (int each = 0; each < ready; each++) {
+            struct lane *lane = events[each].data.ptr;
+            if (secure_log_in(lane->secure) == WAITS) continue;
+            watch(lane, EPOLL_CTL_DEL, 0);
+            left--;
+        }
+    }
+    return now_s() - start;
+}
+
 static void begin(void) {
-    if ((epoll_fd = epoll_create1(0)) < 0) fail("epoll");
     for (uint32_t each = 0; each < lane_count; each++) watch(lanes + each, EPOLL_CTL_ADD, EPOLLIN);
     for (uint32_t each = 0; each < lane_count; each++) {
         lanes[each].owed = depth;
@@ -312,10 +373,20 @@ int main(void) {
     input(&seconds, sizeof seconds);
     input(&patience, sizeof patience);
     depth = input_u32(), lane_count = input_u32(), pid = input_u32();
+    int has_login = (int)input_u32();
+    if (has_login) read_login();
     read_lanes();
+    if ((epoll_fd = epoll_create1(0)) < 0) fail("epoll");
     unsigned long user, system_, user_end, system_end;
     uint64_t own = own_us();
     server_ticks(&user, &system_);
+    if (has_login) {
+        double took = log_in();
+        server_ticks(&user_end, &system_end);
+        printf("login_seconds %.6f\nlogin_own_us %llu\n", took, (unsigned long long)(own_us() - own));
+        printf("login_user_ticks %lu\nlogin_system_ticks %lu\n", user_end - user, system_end - system_);
+        own = own_us(), user = user_end, system_ = system_end;
+    }
     double start = now_s(), until = start + seconds;
     begin();
     while (now_s() < until && turn(until)) continue;

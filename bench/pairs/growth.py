@@ -54,6 +54,13 @@ AT_ONE_SIZE: Final = (
     "consumer_heartbeats",
     "consumer_storms",
     "consumer_herd",
+    "secured_heartbeats",
+    "secured_produce",
+    "handshakes",
+    "tls_memory",
+    "tls_request",
+    "authorized_heartbeats",
+    "authorized_commits",
     "consumer_memory",
 )
 """The scenarios that no curve is drawn of."""

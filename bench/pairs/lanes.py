@@ -33,13 +33,18 @@ class LoadError(Exception):
 
 @dataclass(slots=True)
 class Lane:
-    """One connection with its frame; `answer` is what each of them must be answered with."""
+    """One connection with its frame; `answer` is what each of them must be answered with.
+
+    Where `free` says, eight bytes of the answer may be any: an offset that the server gives. Only the generator in
+    C goes by it.
+    """
 
     socket: socket.socket
     frame: bytes
     answer: bytes
     came: bytes = b""  # The beginning of an answer that has not come as a whole.
     sent_at: deque[float] = field(default_factory=deque)  # Of what is in flight, oldest first.
+    free: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

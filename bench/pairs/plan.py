@@ -69,6 +69,12 @@ class Plan:
     daemons: list[WatchedDaemon] = field(default_factory=list)  # All that were made.
     builds: Mapping[str, Path] = field(default_factory=lambda: {MUSTER: ROOT})
     tree: Path = ROOT  # What `muster` starts where no other is named.
+    acls: int = 1_000
+    authorized_rounds: int = 15  # Of a daemon with an authorizer beside one without.
+    authorized_heartbeats: int = 300  # On each connection and in each round,
+    authorized_commits: int = 48  # and as many of these.
+    listeners: Mapping[str, str] = field(default_factory=dict)  # Beside PLAINTEXT: name and protocol.
+    security: Mapping[str, str] = field(default_factory=dict)  # Settings of these listeners.
     shared: KafkaBroker | None = (
         None  # One for all scenarios, where figures do not matter: it takes long to start.
     )
@@ -77,7 +83,8 @@ class Plan:
         self, name: str = "muster", overrides: Mapping[str, str] | None = None, tree: Path | None = None
     ) -> MusterDaemon:
         """A daemon to be measured, of the scenario's own; of `self.tree`, unless `tree` says else."""
-        daemon = muster(self.folder(name), {**self._settings, **(overrides or {})}, tree or self.tree)
+        settings = {**self._settings, **(overrides or {})}
+        daemon = muster(self.folder(name), settings, tree or self.tree, self.listeners)
         self.daemons.append(daemon)
         return daemon
 
@@ -95,7 +102,7 @@ class Plan:
             yield broker
 
     def new_kafka(self, overrides: Mapping[str, str] | None = None, name: str = "kafka") -> KafkaBroker:
-        return kafka(self.folder(name), {**self._settings, **(overrides or {})})
+        return kafka(self.folder(name), {**self._settings, **(overrides or {})}, self.listeners)
 
     def of_rounds(self, rounds: int) -> Plan:
         """The same with so many rounds of all that counts."""
@@ -108,6 +115,7 @@ class Plan:
             consumer_rounds=rounds,
             idle_rounds=rounds,
             growth_rounds=rounds,
+            authorized_rounds=rounds,
         )
 
     @property
@@ -116,6 +124,8 @@ class Plan:
         return {
             "connections": self.connections,
             "many": self.connections * MANY,
+            "logins": self.connections * 2,
+            "acls": self.acls,
             "partitions": PARTITIONS,
             "storm_groups": self.connections * 2,
             "herd": max(1, self.connections // 10) * 40,
@@ -129,7 +139,7 @@ class Plan:
     @property
     def _settings(self) -> dict[str, str]:
         """Where a run is little, sessions and intervals are shorter than servers take by default."""
-        settings = {"group.initial.rebalance.delay.ms": str(self.initial_delay_ms)}
+        settings = {"group.initial.rebalance.delay.ms": str(self.initial_delay_ms), **self.security}
         if self.expiry_ms < SHORTEST_SESSION_MS:
             settings["group.min.session.timeout.ms"] = str(self.expiry_ms)
         if self.consumer_interval_ms < CONSUMER_INTERVAL_MS:
@@ -176,5 +186,8 @@ def quick(directory: Path) -> Plan:
         growth_warm_ups=0,
         growth_delay_ms=100,
         initial_delay_ms=50,
+        authorized_rounds=1,
+        authorized_heartbeats=240,
+        authorized_commits=40,
         builds={MUSTER: ROOT, COMPILED: ROOT},  # Both columns are filled, by what needs no compiler.
     )

@@ -80,13 +80,26 @@ class WatchedDaemon(MusterDaemon):
         self.longest_turns = [LongestTurn(each["cpu_ms"], each["wall_ms"]) for each in reports]
 
 
-def muster(directory: Path, overrides: Mapping[str, str] | None = None, tree: Path = ROOT) -> WatchedDaemon:
-    """The daemon with the settings that users get, but for `overrides`; of this checkout, or of `tree`."""
-    return WatchedDaemon(directory, overrides, tree=tree)
+def muster(
+    directory: Path,
+    overrides: Mapping[str, str] | None = None,
+    tree: Path = ROOT,
+    listeners: Mapping[str, str] | None = None,
+) -> WatchedDaemon:
+    """The daemon with the settings that users get, but for `overrides`; of this checkout, or of `tree`.
+
+    `listeners` are the protocols of those beside PLAINTEXT, by their names.
+    """
+    return WatchedDaemon(directory, overrides, tree=tree, listeners=listeners)
 
 
-def kafka(directory: Path, overrides: Mapping[str, str] | None = None) -> KafkaBroker:
-    broker = KafkaBroker(directory, {**KAFKA_PRODUCTION, **(overrides or {})}, heap=KAFKA_HEAP)
+def kafka(
+    directory: Path,
+    overrides: Mapping[str, str] | None = None,
+    listeners: Mapping[str, str] | None = None,
+) -> KafkaBroker:
+    config = {**KAFKA_PRODUCTION, **(overrides or {})}
+    broker = KafkaBroker(directory, config, heap=KAFKA_HEAP, listeners=listeners)
     broker.start_timeout_s = KAFKA_START_S
     return broker
 

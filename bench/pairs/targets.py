@@ -45,6 +45,9 @@ HERD = "one group of {herd:,}, delay 0"
 CONSUMER_BEATS = "consumer heartbeats, {connections:,} connections, 1 in flight"
 CONSUMER_STORM = "{storm_groups:,} consumer groups of 10 joining at once"
 CONSUMER_HERD = "one consumer group of {consumer_herd:,} on {consumer_partitions:,} partitions"
+SECURED_BEATS = "SASL_SSL, {connections:,} connections: heartbeats"
+SECURED_RECORDS = "SASL_SSL, {connections:,} connections: records of 1 KiB"
+AUTHORIZED = "with an authorizer and {acls:,} ACLs: user CPU to that without"
 RESTART = "restart with {offsets:,} offsets and {members:,} members"
 
 ASKED: Final = (
@@ -75,6 +78,14 @@ ASKED: Final = (
     Asked("consumer_storms.cpu", f"{CONSUMER_STORM}: server CPU", 1.3),
     Asked("consumer_herd.time", f"{CONSUMER_HERD}: time until all is reconciled", 1.5),
     Asked("consumer_memory", "memory, {all_members:,} members of consumer groups", 0.5),
+    Asked("secured_heartbeats.throughput", f"{SECURED_BEATS}, throughput", 1.0, at_least=True),
+    Asked("secured_heartbeats.cpu", f"{SECURED_BEATS}, server CPU of each", 0.8),
+    Asked("secured_produce.throughput", f"{SECURED_RECORDS}, throughput", 0.8, at_least=True),
+    Asked("handshakes", "{logins:,} TLS handshakes and logins at once: time", 1.5),
+    Asked("tls_memory", "memory of an idle connection: SASL_SSL above a plain one, KiB", 24.0),
+    Asked("tls_request", "server CPU of a heartbeat: SASL_SSL above a plain one, us", 12.0),
+    Asked("authorized_heartbeats", f"heartbeats {AUTHORIZED}", 1.05),
+    Asked("authorized_commits", f"commits {AUTHORIZED}", 1.05),
     Asked("restarts.clean", f"{RESTART}: after a clean stop", 0.2),
     Asked("restarts.killed", f"{RESTART}: after kill -9", 0.3),
     Asked("cold.time", "start, short work, stop: time", 0.1),

@@ -18,6 +18,7 @@ from typing import Final, Protocol, cast
 import structlog
 
 from coordinator.runtime.clock import Clock
+from coordinator.runtime.turn_share import TurnShare
 from coordinator.security.sasl.login import Failure, Login, LoginTerms, Step, Versions
 from coordinator.security.session import Session
 from coordinator.server.strangers import Stranger, Strangers
@@ -43,6 +44,8 @@ class LoginHost(Protocol):
 
     @property
     def clock(self) -> Clock: ...
+    @property
+    def turn(self) -> TurnShare: ...
     @property
     def strangers(self) -> Strangers: ...
     def on_stranger(self, stranger: Stranger, ip: str) -> bool:
@@ -87,6 +90,7 @@ class LoginConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._is_over = False
+        self._is_put_off = False  # Whether the next step waits for a later turn.
         self._last_words = b""  # Held back until a failure is to be answered.
 
     # What the event loop calls.
@@ -106,6 +110,23 @@ class LoginConnection(asyncio.Protocol):
         if self._is_over:
             return
         self._received += data
+        if self._is_put_off:
+            return
+        if self._host.turn.is_over():  # Thousands may log in at once.
+            assert self._transport is not None
+            self._is_put_off = True
+            self._transport.pause_reading()
+            self._host.turn.later(self._go_on)
+        else:
+            self._take_frames()
+
+    def _go_on(self) -> None:
+        self._is_put_off = False
+        if self._transport is not None and not self._is_over:
+            self._transport.resume_reading()
+            self._take_frames()
+
+    def _take_frames(self) -> None:
         while not self._is_over and (frame := self._next_frame()) is not None:
             self._step(partial(_receive, frame))
         if not self._is_over:

@@ -9,7 +9,8 @@ pieces are small, and nothing else grows. Few connections that carry much may ha
 from __future__ import annotations
 
 import ssl
-from typing import Final, cast
+from collections.abc import Callable
+from typing import Any, Final
 
 from protocol.codec.primitives import Buffer
 
@@ -52,42 +53,52 @@ class TlsEngine:
 
     __slots__ = (
         "_carried",
-        "_incoming",
         "_is_large",
         "_large",
         "_own",
-        "_piece",
-        "_rest",
+        "decrypt_into",
+        "encrypt_whole",
+        "incoming",
         "outgoing",
+        "piece_bytes",
         "record_bytes",
+        "rest",
     )
 
     def __init__(self, context: ssl.SSLContext, large: LargePieces) -> None:
-        self._incoming = ssl.MemoryBIO()
+        self.incoming = ssl.MemoryBIO()
+        """What OpenSSL has been given of what was received, and has not read."""
         self.outgoing = ssl.MemoryBIO()
         """What is to be sent to the peer."""
-        self._own = context.wrap_bio(self._incoming, self.outgoing, server_side=True)
-        self._rest: bytes | memoryview = b""  # Received, and not OpenSSL's yet.
-        self._piece = self.record_bytes = SMALL_PIECE_BYTES
+        self._own = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
+        # Python's own class hands these two on, in a call of its own for each of a small request.
+        direct: Any = getattr(self._own, "_sslobj", self._own)
+        self.decrypt_into: Callable[[int, memoryview], int] = direct.read
+        """Decrypts at most one record into memory of so many bytes; 0, or an exception, as `read_into`."""
+        self.encrypt_whole: Callable[[Buffer], int] = direct.write
+        """Encrypts at most one record into `outgoing`; returns how many bytes it took."""
+        self.rest: bytes | memoryview = b""
+        """Received, and not OpenSSL's yet."""
+        self.piece_bytes = self.record_bytes = SMALL_PIECE_BYTES
         self._carried = 0  # Bytes of what was no small piece.
         self._large = large
         self._is_large = False
 
     def receive(self, data: memoryview) -> None:
         """Take what the peer has sent. `data` is looked at until `keep` is called."""
-        if self._rest:
-            self._rest = bytes(self._rest) + data
-        elif len(data) <= self._piece:
-            self._incoming.write(data)
+        if self.rest:
+            self.rest = bytes(self.rest) + data
+        elif len(data) <= self.piece_bytes:
+            self.incoming.write(data)
         else:
             self._carry(len(data))
-            self._rest = data
+            self.rest = data
             self._feed()
 
     def keep(self) -> None:
         """Copy what is left of what was received: its memory is about to be used again."""
-        if self._rest:
-            self._rest = bytes(self._rest)
+        if self.rest:
+            self.rest = bytes(self.rest)
 
     def close(self) -> None:
         """Leave large pieces to another connection."""
@@ -96,8 +107,8 @@ class TlsEngine:
             self._large.left += 1
 
     def _feed(self) -> None:
-        self._incoming.write(self._rest[: self._piece])
-        self._rest = self._rest[self._piece :]
+        self.incoming.write(self.rest[: self.piece_bytes])
+        self.rest = self.rest[self.piece_bytes :]
 
     def _carry(self, size_bytes: int) -> None:
         """Count what is no small piece, and have large ones if it was much and there is room."""
@@ -107,12 +118,12 @@ class TlsEngine:
         if self._carried >= MUCH_BYTES and self._large.left > 0:
             self._large.left -= 1
             self._is_large = True
-            self._piece, self.record_bytes = PIECE_BYTES, RECORD_BYTES
+            self.piece_bytes, self.record_bytes = PIECE_BYTES, RECORD_BYTES
 
     @property
     def unread(self) -> int:
         """Received bytes that OpenSSL has not looked at."""
-        return self._incoming.pending + len(self._rest)
+        return self.incoming.pending + len(self.rest)
 
     def shake_hands(self) -> bool:
         """Take the handshake as far as the received bytes allow; return whether it is done.
@@ -125,7 +136,7 @@ class TlsEngine:
                     self._own.do_handshake()
                     break
                 except WANT_READ:
-                    if not self._rest:
+                    if not self.rest:
                         return False
                     self._feed()
         except ssl.SSLError as error:
@@ -137,16 +148,15 @@ class TlsEngine:
     @property
     def has_input(self) -> bool:
         """Whether there are received bytes that were not looked at; a record that is not whole is none."""
-        return bool(self._incoming.pending or self._rest or self._own.pending())
+        return bool(self.incoming.pending or self.rest or self._own.pending())
 
     def read_into(self, room: memoryview) -> int:
         """Decrypt at most one record into `room`; 0: the peer sends no more. May raise WANT_READ."""
         while True:
             try:
-                # It is an int with a buffer to read into, whatever the stubs say.
-                return cast(int, self._own.read(len(room), cast(bytearray, room)))
+                return self.decrypt_into(len(room), room)
             except WANT_READ:
-                if not self._rest:
+                if not self.rest:
                     raise
                 self._feed()
 
@@ -162,7 +172,7 @@ class TlsEngine:
                 if not count:
                     return filled, ssl.SSLZeroReturnError()
                 filled += count
-                if not (self._incoming.pending or self._rest or self._own.pending()):
+                if not (self.incoming.pending or self.rest or self._own.pending()):
                     break
         except ssl.SSLError as error:
             return filled, error
@@ -170,19 +180,19 @@ class TlsEngine:
 
     def encrypt(self, data: Buffer) -> list[bytes]:
         """Return `data` as it is to be sent, in pieces."""
-        own, take = self._own, self.outgoing.read
+        write, take = self.encrypt_whole, self.outgoing.read
         view, position = memoryview(data), 0
         pieces = []
         if len(view) > self.record_bytes:
             self._carry(len(view))
         while position < len(view):
-            position += own.write(view[position : position + self.record_bytes])
+            position += write(view[position : position + self.record_bytes])
             pieces.append(take())
         return pieces
 
     def encrypt_small(self, data: Buffer) -> bytes:
         """Return `data`, of 1 to `record_bytes`, as it is to be sent, by less work: most answers are small."""
-        if (written := self._own.write(data)) < len(data):
+        if (written := self.encrypt_whole(data)) < len(data):
             return b"".join([self.outgoing.read(), *self.encrypt(memoryview(data)[written:])])
         return self.outgoing.read()
 

@@ -32,6 +32,10 @@ class State(Enum):
     LOST = "lost"
 
 
+OPEN: Final = State.OPEN
+"""The name by itself: each request asks for it, and an enum's members are looked up by two names."""
+
+
 class TlsSending(asyncio.Transport):
     """What a `TlsTransport` is for what writes to it; after the end of the connection all is dropped."""
 
@@ -45,14 +49,15 @@ class TlsSending(asyncio.Transport):
         self._is_choked = False  # Whether the peer does not read what OpenSSL answers by itself.
 
     def write(self, data: Buffer) -> None:
-        if self._state is not State.OPEN or not data:
+        if self._state is not OPEN or not data:
             return
-        assert self._engine is not None
-        assert self._lower is not None
-        if len(data) <= self._engine.record_bytes:
-            self._lower.write(self._engine.encrypt_small(data))
+        engine, lower = self._engine, self._lower
+        assert engine is not None
+        assert lower is not None
+        if len(data) <= engine.record_bytes:
+            lower.write(engine.encrypt_small(data))
         else:
-            self._lower.writelines(self._engine.encrypt(data))
+            lower.writelines(engine.encrypt(data))
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
         if self._state is not State.OPEN:

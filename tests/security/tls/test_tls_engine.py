@@ -60,7 +60,7 @@ class Pair:
 
 def held(engine: TlsEngine) -> int:
     """Received bytes that OpenSSL has in its buffer, which stays as large as they were."""
-    return engine._incoming.pending
+    return engine.incoming.pending
 
 
 def test_openssl_is_handed_small_pieces_and_all_of_it_is_read() -> None:
