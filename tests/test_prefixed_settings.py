@@ -50,6 +50,7 @@ def test_a_listener_has_its_protocol_and_its_users() -> None:
 
 
 def test_the_setting_of_a_mechanism_is_over_the_listeners_and_that_over_the_general_one() -> None:
+    """L6."""
     name = "connections.max.reauth.ms"
     given = SECURED | {name: "1", f"listener.name.ext.{name}": "2", f"listener.name.ext.plain.{name}": "3"}
     settings = load(given).settings
@@ -108,6 +109,7 @@ def test_the_setting_of_a_mechanism_is_over_the_listeners_and_that_over_the_gene
     ],
 )
 def test_what_does_not_fit_is_one_sentence_and_no_start(given: dict[str, str], reported: str) -> None:
+    """L1, L7, S15, S40."""
     assert reported in refused(given)
 
 

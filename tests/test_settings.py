@@ -97,6 +97,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path)
 
 
 def test_a_stock_brokers_file_works_and_what_means_nothing_is_listed(tmp_path: Path) -> None:
+    """L5 and L11 among it."""
     loaded = load(config=properties(tmp_path, STOCK_FILE))
     assert loaded.settings.endpoints == (ListenerConfig("PLAINTEXT", "", 9092, "localhost", 9092),)
     assert loaded.settings.node_id == 7
@@ -397,12 +398,13 @@ def test_settings_that_do_not_fit_together_are_refused_together() -> None:
     ],
 )
 def test_listeners_that_cannot_work_are_refused(listeners: str, reported: str) -> None:
+    """L2, L3."""
     (problem,) = problems({"listeners": listeners})
     assert reported in problem
 
 
 def test_two_listeners_each_have_their_own_advertised_address() -> None:
-    """A laptop and a container see different addresses of one node."""
+    """A laptop and a container see different addresses of one node (L4)."""
     settings = load(
         {
             "listeners": "internal://:19092,HOST://0.0.0.0:9092",
@@ -417,6 +419,7 @@ def test_two_listeners_each_have_their_own_advertised_address() -> None:
 
 
 def test_listeners_on_the_same_port_are_refused_but_for_one_of_each_address_family() -> None:
+    """L3."""
     names = "A:PLAINTEXT,B:PLAINTEXT"
     assert load(
         {"listeners": "A://127.0.0.1:1,B://[::1]:1", "listener.security.protocol.map": names}
@@ -431,6 +434,7 @@ def test_listeners_on_the_same_port_are_refused_but_for_one_of_each_address_fami
 
 
 def test_an_advertised_name_must_be_a_listener() -> None:
+    """L4."""
     assert problems({"advertised.listeners": "OTHER://host:1"}) == [
         "advertised.listeners: OTHER is not one of the listeners"
     ]

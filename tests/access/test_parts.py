@@ -381,6 +381,7 @@ def test_all_topics_are_those_that_may_be_described_and_none_left_is_not_all() -
 
 
 def test_topics_are_made_in_the_name_of_who_asks_for_them() -> None:
+    """A25."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ("one", "new")])
     rights = [acl(OP.DESCRIBE, TOPIC)]
     for more, seen in (

@@ -223,7 +223,7 @@ def test_a_disk_that_fails_changes_nothing(world: World) -> None:
 
 
 def test_an_answer_waits_for_the_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A9: nothing is in force, and nothing answered, before the file is written; then both at once."""
+    """A9, A16: nothing is in force, and nothing answered, before the file is written; then both at once."""
     held: list[Any] = []
     monkeypatch.setattr(world.workers, "submit", lambda work, done: held.append((work, done)))
     pending = world.start(CreateAclsRequest(creations=[creation()]))

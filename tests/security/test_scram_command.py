@@ -67,7 +67,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_users_come_and_go(directory: Path) -> None:
-    """The directory of the daemon that is to come is made."""
+    """The directory of the daemon that is to come is made (S44)."""
     assert scram("add", directory, "alice").returncode == 0
     assert (
         scram("add", directory, "bob", "--mechanism", "SCRAM-SHA-512", "--iterations", 8192).returncode == 0

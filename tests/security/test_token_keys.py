@@ -180,6 +180,7 @@ def test_a_closed_source_ends_its_thread() -> None:
     ],
 )
 def test_addresses_of_keys(text: str, url: KeyUrl) -> None:
+    """S36."""
     assert parse_key_url(text) == url
 
 

@@ -21,7 +21,7 @@ from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.server.asking import TOPIC, commit, committed, fetch, make_topic
 from tests.server.joining import beat, join, joining, sync
-from tests.topics.requests import produce_request
+from tests.topics.requests import fetch_request, produce_request
 from tests.topics.world import batch
 
 SETTINGS = {
@@ -29,6 +29,7 @@ SETTINGS = {
     "allow.everyone.if.no.acl.found": "true",
 }
 LITERAL, ALLOW = 3, 3
+OFFSETS = "__consumer_offsets"
 ADMIN, CLIENT = "127.0.0.2", "127.0.0.1"
 """Users without a login are told apart by their addresses."""
 OP = Operation
@@ -193,6 +194,25 @@ def test_no_topic_is_made_for_a_client_that_may_not_make_it(admin: WireClient, c
     while client.ask(asked, 9).topics[0].error_code:
         pass
     assert "wished" in names_of(admin)
+
+
+def test_the_log_of_groups_is_read_by_who_may_read_it(admin: WireClient, client: WireClient) -> None:
+    """A24, as any topic; and A26: what is in it was written by the daemon, which has asked for no right."""
+    created(admin, CLIENT, READS_GROUP)
+    joined_member(client)
+    (topic,) = admin.ask(MetadataRequest(topics=[MetadataRequestTopic(name=OFFSETS)]), 9).topics
+    read = fetch_request(*((OFFSETS, each.partition_index, 0) for each in topic.partitions))
+
+    def found() -> tuple[set[int], int]:
+        (answer,) = client.ask(read, 12).responses
+        errors = {each.error_code for each in answer.partitions}
+        return errors, sum(len(each.records or b"") for each in answer.partitions)
+
+    assert found() == ({ErrorCode.TOPIC_AUTHORIZATION_FAILED}, 0)
+    created(admin, CLIENT, (OP.READ, ResourceType.TOPIC, OFFSETS))
+    errors, size_bytes = found()
+    assert errors == {0}
+    assert size_bytes > 0
 
 
 def names_of(admin: WireClient) -> set[str]:

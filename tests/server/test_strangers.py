@@ -70,6 +70,7 @@ def test_of_all_connections_they_take_half_at_most(others: int, most: int, admit
 
 @pytest.mark.parametrize(("idle_ms", "timeout_ms"), [(IDLE_MS, TIMEOUT_MS), (-1, TIMEOUT_MS), (500, 500)])
 def test_the_clock_runs_from_accept_whatever_comes(idle_ms: int, timeout_ms: int) -> None:
+    """T17."""
     world = World(Settings(connections_max_idle_ms=idle_ms))
     stranger = world.admitted()
     deadline_ms = 1000 + timeout_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -254,6 +255,29 @@ def test_what_does_not_fit_together_is_refused_with_its_sentence(
     with pytest.raises(TlsProblem) as found:
         tls_options(complete.get, None)
     assert problem in str(found.value)
+
+
+@pytest.mark.parametrize("has_memory", [True, False])
+def test_a_key_is_handed_over_in_memory_or_in_a_file_for_the_owner_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_memory: bool
+) -> None:
+    """T11: nothing is left of it."""
+    if not has_memory:
+        monkeypatch.delattr("os.memfd_create")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    modes: list[int] = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def load_and_look(context: ssl.SSLContext, name: str, password: str | None = None) -> None:
+        if not name.startswith("/proc/"):
+            modes.extend(stat.S_IMODE(each.stat().st_mode) for each in (Path(name), Path(name).parent))
+        load(context, name, password=password)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", load_and_look)
+    context_of(pem_settings(tmp_path))
+    assert modes == ([] if has_memory else [0o600, 0o700])
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_client_certificates_need_a_trust_store(tmp_path: Path) -> None:

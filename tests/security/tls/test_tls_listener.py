@@ -216,7 +216,7 @@ def replaced(folder: Path, made: Issued) -> None:
 
 
 async def test_a_renewed_certificate_is_for_new_connections(tmp_path: Path) -> None:
-    """T35."""
+    """T27, T35."""
     found = contexts(tmp_path)
     before = found.current
     assert not found.reload()
@@ -290,7 +290,7 @@ def own_settings(general: dict[str, str], **own: str) -> ListenerSettings:
 
 
 async def test_a_listener_without_a_key_does_not_start() -> None:
-    """T8."""
+    """L8."""
     with pytest.raises(EntranceError, match=r"the listener TLS has no TLS: ssl\.keystore\.location"):
         TlsListeners(Server(), 0).open(config(SecurityProtocol.SSL), own_settings({}))
 
