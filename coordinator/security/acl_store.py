@@ -1,7 +1,8 @@
 """The file of the ACLs in the log directory: written whole, read by its owner alone, believed if it is sealed.
 
 It fails closed (F13): a file that others can read or write, that is torn, or that has what is no ACL keeps the
-daemon from starting. No file at all means that there are no ACLs. Waits for the disk; one caller at a time.
+daemon from starting. So does no file at all, once there was one: where all may do what no ACL forbids, a file that
+was lost would open everything. Waits for the disk; one caller at a time.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from storage.files import Files, StorageError
 from storage.sealed_json import encode_sealed, read_sealed
 
 FILE_NAME: Final = "acls.json"
+MARK_NAME: Final = "acls-expected.json"
+"""Beside the file of ACLs, from the first start with an authorizer on: says that it has to be there."""
 FORMAT: Final = 1
 MAX_ACLS: Final = 20_000
 """Number of ACLs: the file is written whole with each change, in half a second if it has so many."""
@@ -47,6 +50,7 @@ class AclStore:
 
     def __init__(self, directory: Path, files: Files) -> None:
         self.path = directory / FILE_NAME
+        self._mark = directory / MARK_NAME
         self._files = files
         self._by_name: dict[
             str, dict[Acl, None]
@@ -56,11 +60,20 @@ class AclStore:
     def open(self) -> list[Acl]:
         """Read and return what is stored. Raises StorageError: then no client may be served."""
         found = read_sealed(self._files, self.path, _WHAT, _parse, FORMAT, is_always_sealed=True)
+        is_expected = self._files.read_small(self._mark) is not None
         if found is None:
-            return []
-        if (mode := self._files.permissions(self.path)) & _OF_OTHERS:
+            if is_expected:
+                reason = (
+                    f"it is gone, and there were ACLs: put it back, or remove {MARK_NAME} to begin with none"
+                )
+                raise StorageError("read", self.path, reason)
+            self._write(())
+            found = []
+        elif (mode := self._files.permissions(self.path)) & _OF_OTHERS:
             reason = f"others may use it (mode {mode:03o}): look at what is in it, then run `chmod 600` on it"
             raise StorageError("use", self.path, reason)
+        if not is_expected:
+            self._files.write_atomically(self._mark, encode_sealed({"format": FORMAT}))
         self._add(found)
         return found
 

@@ -19,10 +19,11 @@ from coordinator.topics.listener_kinds import STORES, is_only_per_node
 from coordinator.topics.settings import NOTHING_DYNAMIC, DynamicSettings, TopicSettings
 from coordinator.topics.topic_config import KAFKA_DEFAULTS
 from protocol.messages.describe_configs import ConfigSource, ConfigType
-from storage.files import Files
+from storage.files import Files, StorageError
 from storage.sealed_json import encode_sealed, read_sealed
 
 FILE_NAME: Final = "dynamic-settings.json"
+_OF_OTHERS: Final = 0o077
 FORMAT: Final = 1
 
 _FIELDS: Final = {field.name.replace("_", "."): field for field in fields(TopicSettings)}
@@ -129,9 +130,18 @@ def plain_text(value: object) -> str:
 
 
 def read_dynamic(files: Files, directory: Path) -> DynamicSettings:
-    """Read the settings changed so far. Raises StorageError if the file cannot be read or has another format."""
+    """Read the settings changed so far.
+
+    Raises StorageError if it cannot be read, has another format, or holds secrets and others may use it (F13).
+    """
     path = directory / FILE_NAME
-    return read_sealed(files, path, "file of dynamic settings", _parse_dynamic, FORMAT) or NOTHING_DYNAMIC
+    dynamic = read_sealed(files, path, "file of dynamic settings", _parse_dynamic, FORMAT)
+    if dynamic is None:
+        return NOTHING_DYNAMIC
+    if _has_secrets(dynamic) and (mode := files.permissions(path)) & _OF_OTHERS:
+        reason = f"it holds secrets, and others may use it (mode {mode:03o}): `chmod 600` it, and change them"
+        raise StorageError("use", path, reason)
+    return dynamic
 
 
 def _parse_dynamic(document: dict[str, Any]) -> DynamicSettings:
@@ -145,8 +155,11 @@ def _texts(entries: dict[str, Any]) -> dict[str, str]:
 def write_dynamic(files: Files, directory: Path, dynamic: DynamicSettings) -> None:
     """Replace the stored settings by `dynamic`; durable when this returns. Raises StorageError."""
     document = {"format": FORMAT, "node": dict(dynamic.of_node), "all": dict(dynamic.of_all)}
-    is_secret = any(_is_secret(name) for name in (*dynamic.of_node, *dynamic.of_all))
-    files.write_atomically(directory / FILE_NAME, encode_sealed(document), is_secret=is_secret)
+    files.write_atomically(directory / FILE_NAME, encode_sealed(document), is_secret=_has_secrets(dynamic))
+
+
+def _has_secrets(dynamic: DynamicSettings) -> bool:
+    return any(_is_secret(name) for name in (*dynamic.of_node, *dynamic.of_all))
 
 
 def _is_secret(name: str) -> bool:

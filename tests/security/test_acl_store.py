@@ -14,7 +14,7 @@ import pytest
 
 from coordinator.security import acl_store
 from coordinator.security.acl_filter import AclFilter
-from coordinator.security.acl_store import FILE_NAME, AclStore
+from coordinator.security.acl_store import FILE_NAME, MARK_NAME, AclStore
 from coordinator.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from coordinator.topics.refusal import Refused
 from harness.doubles.faulty_files import FaultyFiles
@@ -50,7 +50,7 @@ def stored(directory: Path) -> list[Acl]:
 def test_what_was_stored_is_there_at_the_next_start(tmp_path: Path) -> None:
     store, found = opened(tmp_path)
     assert found == []
-    assert not (tmp_path / FILE_NAME).exists()
+    assert (tmp_path / FILE_NAME).exists(), "from now on it has to be there"
     created = store.create([acl(1), acl(2), acl(1), acl(3, pattern_type=PatternType.PREFIXED)])
     assert (len(created.added), len(created.without_room)) == (3, 0)
     assert not store.create([acl(1)]).added
@@ -60,6 +60,26 @@ def test_what_was_stored_is_there_at_the_next_start(tmp_path: Path) -> None:
     assert not again.create(found).added
     assert again.delete([ALL, ALL]) == [found, found]
     assert stored(tmp_path) == []
+
+
+def test_a_file_that_is_gone_is_refused_until_its_mark_is_removed(tmp_path: Path) -> None:
+    """F13: what was lost are the denials, too, and where all may do what no ACL forbids they are all there is."""
+    opened(tmp_path)[0].create([acl()])
+    (tmp_path / FILE_NAME).unlink()
+    for _ in range(2):
+        with pytest.raises(StorageError, match=MARK_NAME):
+            opened(tmp_path)
+        assert not (tmp_path / FILE_NAME).exists()
+    (tmp_path / MARK_NAME).unlink()
+    assert stored(tmp_path) == []
+
+
+def test_a_directory_of_before_gets_its_mark_with_the_next_start(tmp_path: Path) -> None:
+    """Also after a crash between the first file and the mark."""
+    opened(tmp_path)[0].create([acl()])
+    (tmp_path / MARK_NAME).unlink()
+    assert stored(tmp_path) == [acl()]
+    assert (tmp_path / MARK_NAME).exists()
 
 
 def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -293,6 +293,10 @@ def test_what_was_set_is_kept_and_its_secrets_are_not_shown(running: Running) ->
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert PASSWORD not in running.log_path.read_text()
     running.kill()
+    kept.chmod(0o640)
+    with pytest.raises(RuntimeError, match="it holds secrets, and others may use it"):
+        running.start()
+    kept.chmod(0o600)
     running.start()
     assert "moved.example" in running.names()
     assert "alternative name" in running.refused((LOCATION, None), (KEY_PASSWORD, None))

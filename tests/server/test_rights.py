@@ -157,6 +157,23 @@ def test_acls_that_cannot_be_believed_keep_the_daemon_from_starting(tmp_path: Pa
         assert path.read_bytes() == before
 
 
+def test_without_the_file_of_the_acls_that_were_there_the_daemon_does_not_start(tmp_path: Path) -> None:
+    """F13: fail closed. Without an authorizer it does."""
+    with MusterDaemon(tmp_path, SECURED) as daemon:
+        with WireClient(daemon.bootstrap) as client:
+            assert create(client, "orders") == [0]
+        daemon.terminate()
+        (daemon.log_dir / FILE_NAME).unlink()
+        sentence = refusal(tmp_path / "again", daemon.log_dir, *overrides(SECURED))
+        assert FILE_NAME in sentence
+        assert "it is gone" in sentence
+    without = {
+        name: text for name, text in SECURED.items() if name not in ("authorizer.class.name", "super.users")
+    }
+    with MusterDaemon(tmp_path, without) as daemon:
+        assert daemon.terminate() == 0
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
