@@ -42,8 +42,8 @@ def memory(plan: Plan) -> list[Section]:
     target = judged("tls_memory", plan, [tls - plain for plain, tls, _ in found.values()])
     conditions = (
         f"What resident memory grows by for each of {count:,} plain connections, of {count:,} encrypted ones that "
-        f"come {AT_A_TIME} at a time, and of {count:,} more that all shake hands at once: what OpenSSL frees after "
-        f"that is used again, but not given back. All stay open, and have sent some heartbeats. {CONDITIONS}"
+        f"come {AT_A_TIME} at a time, and of {count:,} more that all shake hands at once: what OpenSSL frees then "
+        f"is used again, but not given back. All stay open, and have sent some heartbeats. {CONDITIONS}"
     )
     return [Section("TLS: memory of an idle connection", [MEMORY_TABLE, *rows], [target], conditions)]
 
