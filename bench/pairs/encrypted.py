@@ -6,6 +6,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from bench.pairs import frames
@@ -36,6 +37,8 @@ ALL_REPLICAS: Final = -1
 PRODUCED: Final = "produced"
 PARTITIONS: Final = 50
 RECORD_BYTES: Final = 1_024
+FULL_BATCH: Final = 15
+"""Records of 1 KiB that fill the 16 KiB which a Java producer gathers for a partition by default."""
 LEADER_S: Final = 30.0
 BEFORE_OFFSET_BYTES: Final = 9
 """Of an answer's body, but for the name of its topic: three lengths, the partition, its error code."""
@@ -65,12 +68,23 @@ def heartbeats(plan: Plan) -> list[Section]:
 
 
 def produce(plan: Plan) -> list[Section]:
-    """Records of 1 KiB, each a batch and a request of its own: the dearest way to produce them."""
-    contenders = _contend(plan, lambda server: producers(server, plan.connections), plan.warm_again_s)
+    """Records of 1 KiB: as many to a request as a Java producer has by default, and one."""
+    return [_produced(plan, FULL_BATCH, "batches"), _produced(plan, 1, "singles")]
+
+
+def _produced(plan: Plan, records: int, kind: str) -> Section:
+    directory = plan.directory / kind
+    directory.mkdir()
+    plan = replace(plan, directory=directory)
+    contenders = _contend(
+        plan, lambda server: producers(server, plan.connections, records), plan.warm_again_s
+    )
     *ours, theirs = contenders
-    targets = [judged("secured_produce.throughput", plan, throughputs(ours, theirs))]
-    title = f"SASL_SSL: records of 1 KiB, {plan.connections:,} connections, 1 in flight"
-    return [_section(title, plan, contenders, targets, plan.warm_again_s)]
+    targets = [judged(f"secured_produce.{kind}", plan, throughputs(ours, theirs))]
+    title = (
+        f"SASL_SSL: records of 1 KiB, {records} to a request, {plan.connections:,} connections, 1 in flight"
+    )
+    return _section(title, plan, contenders, targets, plan.warm_again_s)
 
 
 def _contend(plan: Plan, lanes_for: Callable[[ServerProcess], list[Lane]], warm_s: float) -> list[Contender]:
@@ -90,12 +104,12 @@ def _section(
     return Section(title, lines(contenders), targets, f"{conditions(plan, warm_s)} {CONDITIONS}")
 
 
-def producers(server: ServerProcess, count: int) -> list[Lane]:
-    """`count` connections that produce one record with each request, to some partitions of a topic in turns."""
+def producers(server: ServerProcess, count: int, records: int = 1) -> list[Lane]:
+    """`count` connections that produce `records` with each request, to some partitions of a topic in turns."""
     make_topic(server, PARTITIONS, PRODUCED)
     made = []
     for number, connection in enumerate(connect_all(server.port, count)):
-        frame = _produce(number % PARTITIONS)
+        frame = _produce(number % PARTITIONS, records)
 
         def learned(connection: socket.socket = connection, frame: bytes = frame) -> Learned | None:
             return _learned(server, ask(connection, frame))
@@ -105,10 +119,10 @@ def producers(server: ServerProcess, count: int) -> list[Lane]:
     return made
 
 
-def _produce(partition: int) -> bytes:
-    """A request with one record whose bytes are drawn: none could be compressed on its way."""
+def _produce(partition: int, records: int) -> bytes:
+    """A request with one batch of records whose bytes are drawn: none could be compressed on its way."""
     record = Record(None, random.Random(partition).randbytes(RECORD_BYTES), int(time.time() * 1000))
-    batch = bytes(encode_batch([record]))
+    batch = bytes(encode_batch([record] * records))
     topic = TopicProduceData(
         name=PRODUCED, partition_data=[PartitionProduceData(index=partition, records=batch)]
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import pbkdf2_hmac, sha256
@@ -154,10 +154,19 @@ class SecuredRun:
             return generator.run(fresh, seconds, pid, in_flight, login=login())
 
 
+def tls_port(server: ServerProcess) -> int:
+    """The port of the listener for SASL_SSL."""
+    return int(server.bootstrap_of(LISTENER).rpartition(":")[2])
+
+
+def encrypted(server: ServerProcess, lanes: Sequence[Lane]) -> AbstractContextManager[list[Lane]]:
+    """The same lanes on new connections to the listener for SASL_SSL, on which nothing was sent yet."""
+    return connected(tls_port(server), lanes)
+
+
 @contextmanager
-def encrypted(server: ServerProcess, lanes: Sequence[Lane]) -> Iterator[list[Lane]]:
-    """The same lanes on new connections, to the listener for SASL_SSL; they are closed at the end."""
-    port = int(server.bootstrap_of(LISTENER).rpartition(":")[2])
+def connected(port: int, lanes: Sequence[Lane]) -> Iterator[list[Lane]]:
+    """The same lanes on new connections, which are closed at the end."""
     connections = connect_all(port, len(lanes))
     try:
         yield [replace(lane, socket=each) for lane, each in zip(lanes, connections, strict=True)]

@@ -52,8 +52,12 @@ def floor_lanes(server: ServerProcess, like: Sequence[Lane]) -> list[Lane]:
 
 def close(contenders: Sequence[Contender]) -> None:
     for each in contenders:
-        for lane in each.lanes:
-            lane.socket.close()
+        close_lanes(each.lanes)
+
+
+def close_lanes(lanes: Sequence[Lane]) -> None:
+    for lane in lanes:
+        lane.socket.close()
 
 
 def heartbeats(plan: Plan) -> list[Section]:

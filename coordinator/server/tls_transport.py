@@ -24,8 +24,8 @@ from coordinator.server.tls_engine import PIECE_BYTES, WANT_READ, LargePieces, T
 from coordinator.server.tls_hello import is_whole
 from coordinator.server.tls_sending import OPEN, State, TlsSending
 
-CHEAP_OF_A_REQUEST: Final = 2
-"""How many cheap answers more (`TurnShare.cheap_left`) a small request is as dear as, decrypted and encrypted."""
+CHEAP_OF_A_REQUEST: Final = 1
+"""How many cheap answers (`TurnShare.cheap_left`) TLS costs beside the one that a small request is answered with."""
 
 HUNG_UP: Final = "the client hung up during the TLS handshake"
 

@@ -12,7 +12,7 @@ from coordinator.runtime.turn_share import DIRECT_S, TurnShare
 from coordinator.server.large_frame import LargeFrame
 from coordinator.server.tls_engine import PIECE_BYTES, RECORD_BYTES
 from coordinator.server.tls_sending import SMALL_BYTES, UNREAD_ANSWERS_BYTES
-from coordinator.server.tls_transport import HUNG_UP
+from coordinator.server.tls_transport import CHEAP_OF_A_REQUEST, HUNG_UP
 from tests.security.tls.certificates import client_context, server_context
 from tests.security.tls.wired import Host, Receiver, Wired
 
@@ -142,9 +142,60 @@ async def test_handshakes_beyond_the_share_of_a_turn_wait_for_a_later_one() -> N
     wired.to_server()
     assert wired.lower.unsent == b""
     assert not wired.lower.reading, "and what else comes waits in the socket"
+    assert wired.transport.get_extra_info("ssl_object") is None, "nor is memory taken for it"
     soon.pop()()
     assert wired.lower.unsent
     assert wired.lower.reading
+
+
+async def test_what_comes_while_a_handshake_is_put_off_is_kept_in_order() -> None:
+    """The memory that it was received into is that of all connections."""
+    used = [0.0]
+    soon: list[Any] = []
+    turn = TurnShare(soon.append, cpu_s=lambda: used[0], now_ns=lambda: int(used[0] * 1e9))
+    turn.begin(0.0)
+    used[0] = DIRECT_S * 2
+    wired = Wired(host=Host(turn))
+    with pytest.raises(ssl.SSLWantReadError):
+        wired.client.do_handshake()
+    hello = wired.from_client.read()
+    for piece in (hello[:7], hello[7:100], hello[100:]):
+        wired.transport.get_buffer(-1)[: len(piece)] = piece
+        wired.transport.buffer_updated(len(piece))
+        wired.host.tls_buffers.received[:] = bytes(PIECE_BYTES)
+    soon.pop()()
+    assert soon == []
+    assert wired.lower.unsent
+
+
+async def test_a_small_request_takes_more_of_a_turn_than_a_plain_one() -> None:
+    """Or the answers that one turn sends at once, 600 by their number, would make it as long again."""
+    wired = Wired().shake_hands()
+    turn = wired.host.turn
+    turn.begin(0.0)
+    before = turn.cheap_left
+    wired.send(b"request")
+    assert wired.receiver.received[-1:] == [b"request"]
+    assert before - turn.cheap_left == CHEAP_OF_A_REQUEST > 0
+
+
+async def test_requests_that_came_together_are_all_handed_over() -> None:
+    wired = Wired().shake_hands()
+    for number in range(5):
+        wired.client.write(b"%d" % number)
+    wired.to_server()
+    assert b"".join(wired.receiver.received) == b"01234"
+
+
+async def test_a_small_request_whose_record_comes_in_pieces_is_handed_over_whole() -> None:
+    wired = Wired().shake_hands()
+    wired.client.write(b"request")
+    record = wired.from_client.read()
+    for byte in record[:-1]:
+        wired.to_server(bytes([byte]))
+    assert wired.receiver.received == []
+    wired.to_server(record[-1:])
+    assert wired.receiver.received == [b"request"]
 
 
 @pytest.mark.parametrize("size", [1, SMALL_BYTES, RECORD_BYTES, RECORD_BYTES + 1, len(LARGE)])
