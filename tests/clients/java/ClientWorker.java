@@ -16,6 +16,7 @@ public final class ClientWorker {
             case "walk" -> new ConsumerWalk(config).run();
             case "admin" -> new AdminWalk(config).run();
             case "transactions" -> new TransactionWalk(config).run();
+            case "secured" -> SecuredWalk.run(config);
             case "tools" -> Tools.run();
             default -> throw new IllegalArgumentException(arguments[0]);
         }

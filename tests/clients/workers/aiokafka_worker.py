@@ -14,7 +14,13 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import KafkaError
 
 from harness.reporting import Config, main, report
-from tests.clients.workers import aiokafka_admin, aiokafka_transactions, aiokafka_walk, payloads
+from tests.clients.workers import (
+    aiokafka_admin,
+    aiokafka_secured,
+    aiokafka_transactions,
+    aiokafka_walk,
+    payloads,
+)
 from tests.clients.workers.diary import Diary
 from tests.clients.workers.hosting import host_async
 from tests.clients.workers.member_settings import member_settings
@@ -129,5 +135,6 @@ if __name__ == "__main__":
             "walk": _sync(aiokafka_walk.walk),
             "admin": _sync(aiokafka_admin.admin),
             "transactions": aiokafka_transactions.transactions,
+            "secured": aiokafka_secured.secured,
         }
     )

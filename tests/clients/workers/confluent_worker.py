@@ -11,6 +11,7 @@ from harness.reporting import Config, main, report, require
 from tests.clients.workers import (
     confluent_admin,
     confluent_ledger,
+    confluent_secured,
     confluent_transactions,
     confluent_walk,
     payloads,
@@ -125,5 +126,6 @@ if __name__ == "__main__":
             "walk": confluent_walk.walk,
             "admin": confluent_admin.admin,
             "transactions": confluent_transactions.transactions,
+            "secured": confluent_secured.secured,
         }
     )

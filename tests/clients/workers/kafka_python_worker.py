@@ -11,7 +11,13 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaConnectionError, KafkaError
 
 from harness.reporting import Config, main, report
-from tests.clients.workers import kafka_python_admin, kafka_python_transactions, kafka_python_walk, payloads
+from tests.clients.workers import (
+    kafka_python_admin,
+    kafka_python_secured,
+    kafka_python_transactions,
+    kafka_python_walk,
+    payloads,
+)
 from tests.clients.workers.diary import Diary
 from tests.clients.workers.hosting import host
 from tests.clients.workers.member_settings import member_settings
@@ -122,5 +128,6 @@ if __name__ == "__main__":
             "walk": kafka_python_walk.walk,
             "admin": kafka_python_admin.admin,
             "transactions": kafka_python_transactions.transactions,
+            "secured": kafka_python_secured.secured,
         }
     )

@@ -1,0 +1,168 @@
+"""What the walks over secured listeners have in common: cells, played on threads, and their outcomes.
+
+An outcome is what the library shows its user: SERVED, or the name of an error and its text. Knows no library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from harness.reporting import Config, report, require
+
+SERVED: Final = "served"
+NOTHING: Final = "nothing"
+"""Neither served nor refused within REFUSAL_S, as far as the library says."""
+REFUSAL_S: Final = 30.0
+"""How long a refusal, or a first answer, may take."""
+THREADS: Final = 16
+COMMIT_EVERY_S: Final = 0.2
+COMMITS: Final = 5
+"""How many a member has to make one after the other before its time begins, and at least in its time."""
+LATE: Final = 3
+"""How many connections a client that logs in again in time may lose where a busy machine makes it late."""
+BOOTSTRAP_MS: Final = 6000
+"""How long a library tries to find its cluster that tries on after a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a cell; `error` is SERVED if nothing went wrong."""
+
+    error: str
+    text: str = ""
+    details: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of the matrix: who connects to which listener, and what for."""
+
+    name: str
+    does: str
+    bootstrap: str
+    protocol: str
+    authority: str
+    topic: str
+    group: str
+    lasts_s: float
+    mechanism: str | None = None
+    user: str | None = None
+    password: str | None = None
+    token_url: str | None = None
+    certificate: str | None = None
+    group_protocol: str = "classic"
+
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap.rpartition(":")[2])
+
+    def token(self) -> tuple[str, float]:
+        """A new token, and how many seconds it is good for by its issuer's word."""
+        assert self.token_url is not None
+        with urllib.request.urlopen(self.token_url, data=b"grant_type=client_credentials") as answer:
+            granted = json.load(answer)
+        return str(granted["access_token"]), float(granted["expires_in"])
+
+
+Play = Callable[[Cell], Outcome]
+
+
+def walk_cells(config: Config, plays: dict[str, Play]) -> None:
+    """Play all cells, several at a time; one that raises what it does not expect ends the process."""
+    cells = [Cell(**cell) for cell in config["cells"]]
+    with ThreadPoolExecutor(THREADS) as threads:
+        for future in [threads.submit(_played, plays[cell.does], cell) for cell in cells]:
+            future.result()
+    report("walked")
+
+
+def _played(play: Play, cell: Cell) -> None:
+    begun_s = time.monotonic()
+    outcome = play(cell)
+    took_s = round(time.monotonic() - begun_s, 2)
+    report("outcome", cell=cell.name, took_s=took_s, **asdict(outcome))
+
+
+class Stay:
+    """Follows a member for several sessions: what it commits, how often it is assigned, which connections it opens.
+
+    Each turn of the member's loop begins with `goes_on`, which waits until a commit is due, and ends with `committed`
+    or `failed`. Its time begins when it has settled: libraries join twice if the topic was new to them.
+    """
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._settles_by_s = time.monotonic() + REFUSAL_S
+        self._end_s: float | None = None
+        self._in_a_row = 0
+        self._commits = 0
+        self._rebalances = 0
+        self._failures: set[str] = set()
+        self._first: set[int] = set()
+        self._opened: set[int] = set()
+
+    def goes_on(self) -> bool:
+        """Whether another commit is due, which is waited for."""
+        time.sleep(COMMIT_EVERY_S)
+        if self._end_s is None:
+            require(time.monotonic() < self._settles_by_s, f"does not settle: {self._failures}")
+            if self._in_a_row == COMMITS:
+                self._end_s = time.monotonic() + self._cell.lasts_s
+                self._first = established(self._cell.port)
+                self._failures.clear()
+            return True
+        self._opened |= established(self._cell.port) - self._first
+        return time.monotonic() < self._end_s
+
+    def assigned(self) -> None:
+        self._rebalances += self._end_s is not None
+        self._in_a_row = 0
+
+    def committed(self) -> None:
+        self._commits += self._end_s is not None
+        self._in_a_row += self._end_s is None
+
+    def failed(self, name: str) -> None:
+        self._failures.add(name)
+        self._in_a_row = 0
+
+    def outcome(self) -> Outcome:
+        """Whether it went on as a member all the time, and over the connections that it had."""
+        require(self._commits >= COMMITS, f"{self._commits} commits, {self._failures}")
+        connections = "kept" if len(self._opened) <= LATE else "replaced"
+        details = {"rebalances": self._rebalances, "connections": connections}
+        return Outcome(SERVED, ", ".join(sorted(self._failures)), details)
+
+
+def established(port: int) -> set[int]:
+    """The local ports of this process's connections to this port of loopback."""
+    sockets = set()
+    for entry in os.scandir("/proc/self/fd"):
+        try:
+            sockets.add(os.readlink(entry.path))
+        except FileNotFoundError:
+            continue
+    found = set()
+    for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, state, *rest = line.split()
+        if remote.endswith(f":{port:04X}") and state == "01" and f"socket:[{rest[5]}]" in sockets:
+            found.add(int(local.rpartition(":")[2], 16))
+    return found
+
+
+def shown(text: object) -> str:
+    """A text without what differs from run to run: addresses, times, and places in OpenSSL."""
+    return re.sub(r"\d+ms|127\.0\.0\.1'?(:|, )\d+|error:\w+", "...", str(text))
