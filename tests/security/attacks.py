@@ -182,6 +182,7 @@ ATTACKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             _USERS + "test_a_file_of_which_others_have_any_use_is_refused",
         ),
         "0600, secrets set at run time": (
+            "security/test_kept_secrets.py::test_secrets_that_others_may_use_are_refused",
             _AT_RUN_TIME + "test_what_was_set_is_kept_and_its_secrets_are_not_shown",
         ),
         "a torn file": (

@@ -39,7 +39,7 @@ def comparisons(text: str) -> Iterator[str]:
 def _is_secret(side: ast.expr) -> bool:
     """Whether it is called like a secret; constants and what is counted or asked of one are none."""
     if isinstance(side, ast.Call):
-        return isinstance(side.func, ast.Attribute) and side.func.attr in ("digest", "hexdigest", "hmac")
+        return not isinstance(side.func, ast.Call) and _is_secret(side.func)
     name = side.attr if isinstance(side, ast.Attribute) else side.id if isinstance(side, ast.Name) else ""
     return SECRET.search(name) is not None and not name.isupper() and not name.startswith("is_")
 
@@ -61,6 +61,7 @@ def test_no_secret_is_compared_by_its_bytes() -> None:
         ("if password == given: pass", True),
         ("x = self._token != shown", True),
         ("x = sha1(a).digest() == b", True),
+        ("x = _digest(given) != known", True),
         ("x = len(proof) != len(signature)", False),
         ("x = compare_digest(proof, signature)", False),
         ("x = kind == 'password'", False),
