@@ -16,6 +16,8 @@ from protocol.errors import ErrorCode
 from protocol.framing import encode_request
 from protocol.messages.acls import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -213,6 +215,36 @@ def test_the_log_of_groups_is_read_by_who_may_read_it(admin: WireClient, client:
     errors, size_bytes = found()
     assert errors == {0}
     assert size_bytes > 0
+
+
+def test_rights_are_those_of_the_name_when_a_topic_is_made_anew(
+    admin: WireClient, client: WireClient
+) -> None:
+    """F10: by ids. The old one is unknown to all, the new one is what the rights to its name make of it."""
+
+    def made(name: str) -> bytes:
+        created_ = CreateTopicsRequest(
+            topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)], timeout_ms=10_000
+        )
+        (topic,) = admin.ask(created_, 7).topics
+        assert topic.error_code == 0
+        return bytes(topic.topic_id)
+
+    def seen(topic_id: bytes) -> tuple[int, str | None]:
+        asked = MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name=None)])
+        (topic,) = client.ask(asked, 12).topics
+        return topic.error_code, topic.name
+
+    created(admin, CLIENT, (OP.READ, ResourceType.TOPIC, "anew"))
+    denied, unknown = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None), (ErrorCode.UNKNOWN_TOPIC_ID, None)
+    old = {name: made(name) for name in ("anew", "hidden")}
+    assert (seen(old["anew"]), seen(old["hidden"])) == ((0, "anew"), denied)
+    removed = DeleteTopicsRequest(topic_names=list(old), timeout_ms=10_000)
+    assert [each.error_code for each in admin.ask(removed, 5).responses] == [0, 0]
+    new = {name: made(name) for name in old}
+    assert set(new.values()).isdisjoint(old.values())
+    assert [seen(each) for each in old.values()] == [unknown, unknown]
+    assert (seen(new["anew"]), seen(new["hidden"])) == ((0, "anew"), denied)
 
 
 def names_of(admin: WireClient) -> set[str]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from coordinator.runtime.clock import Clock
-from coordinator.server.strangers import HELD_BYTES_MAX, Stranger, Strangers
+from coordinator.server.strangers import HELD_BYTES_MAX, LOG_EVERY, Stranger, Strangers
 
 TIMEOUT_MS, IDLE_MS = 30_000, 600_000
 
@@ -114,3 +115,19 @@ def test_one_that_has_left_is_not_counted_twice() -> None:
     assert len(world.strangers) == 0
     world.strangers.timer_fired(stranger)
     assert world.ended == []
+
+
+def test_failures_are_counted_and_the_first_and_each_thousandth_are_logged() -> None:
+    """F14; those that are turned away likewise."""
+    world = World()
+    with capture_logs() as logged:
+        for _ in range(2 * LOG_EVERY + 1):
+            world.strangers.count_failure(Stranger(0), "SASL", "no reason")
+    assert world.strangers.failed == 2 * LOG_EVERY + 1
+    assert [each["failed_so_far"] for each in logged] == [1, LOG_EVERY + 1, 2 * LOG_EVERY + 1]
+    for _ in range(4):
+        world.admitted()
+    with capture_logs() as logged:
+        for _ in range(LOG_EVERY + 1):
+            assert world.admit() is None
+    assert [each["turned_away_so_far"] for each in logged] == [1, LOG_EVERY + 1]

@@ -432,7 +432,8 @@ def test_a_store_by_hand_is_a_store() -> None:
     assert read_jks(a_jks_store(), PASSWORD, None).certificates == (("a", der(authority_pem())),)
 
 
-@given(st.text(alphabet="-BEGINCRTFAKYP \n:=abc+/", max_size=200))
+@given(st.text(alphabet="-BEGINCRTFAKYP \n:=abc+/\xe9", max_size=200))
+@example("\xe9")
 @settings(max_examples=500, deadline=None)
 def test_any_text_is_pem_or_one_problem(text: str) -> None:
     for each in (text, f"-----BEGIN CERTIFICATE-----{text}-----END CERTIFICATE-----"):
