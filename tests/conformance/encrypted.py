@@ -24,7 +24,7 @@ TLS: Final = "TLS"
 MUTUAL: Final = "MUTUAL"
 TLS_LOGIN: Final = "TLSLOGIN"
 TLS_LISTENERS: Final = {TLS: "SSL", MUTUAL: "SSL", TLS_LOGIN: "SASL_SSL"}
-"""The listeners with TLS, and their protocols."""
+"""The listeners with TLS, and their protocols. On MUTUAL alice's certificates alone have a name."""
 
 ALERT: Final = "an alert"
 HUNG_UP: Final = "hung up without an alert"
@@ -50,6 +50,7 @@ def tls_settings(folder: Path) -> dict[str, str]:
         "ssl.truststore.location": str(trusted),
         f"listener.name.{TLS.lower()}.ssl.client.auth": "requested",
         f"listener.name.{MUTUAL.lower()}.ssl.client.auth": "required",
+        f"listener.name.{MUTUAL.lower()}.ssl.principal.mapping.rules": "RULE:^.*CN=(alice)(,.*)?$/$1/U",
         f"{_LOGIN}.sasl.enabled.mechanisms": "PLAIN",
         f"{_LOGIN}.plain.sasl.jaas.config": f"{_PLAIN} required {_USERS};",
     }
