@@ -79,8 +79,8 @@ async def play(
 def _compare(outcome: Outcome, other: str, new: set[int]) -> None:
     """Compare with the other kind's run; nothing is wanted to differ from an earlier commit but `new` keys."""
     theirs, ours = outcome.runs[other], outcome.runs[MUSTER]
-    steps = [normalised(without_rows(run.transcript, new), *run.bootstraps) for run in (theirs, ours)]
-    found = differences(*steps, outcome.tally)
+    before, now = (normalised(without_rows(run.transcript, new), *run.bootstraps) for run in (theirs, ours))
+    found = differences(before, now, outcome.tally)
     found += surplus_differences(theirs.surplus, ours.surplus)
     for difference in found:
         row = None if other == EARLIER else reason_for(outcome.case.name, difference)

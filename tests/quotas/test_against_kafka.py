@@ -74,8 +74,14 @@ def produced_per_s(server: ServerProcess, client_id: str, batches: int) -> float
     request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=5_000, topic_data=data)
     with WireClient(server.bootstrap, client_id) as client, ThreadPoolExecutor(1) as sender:
         began_s = time.monotonic()
-        sent: SimpleQueue[None] = SimpleQueue()
-        sending = sender.submit(lambda: [sent.put(client.send(request, 9)) for _ in range(batches)])
+        sent: SimpleQueue[int] = SimpleQueue()
+
+        def send_all() -> None:
+            for number in range(batches):
+                client.send(request, 9)
+                sent.put(number)
+
+        sending = sender.submit(send_all)
         for _ in range(batches):
             sent.get(timeout=HELD_S)  # As many of them as the sockets hold are on the way.
             assert client.receive().responses[0].partition_responses[0].error_code == 0
