@@ -48,4 +48,4 @@ def test_codes_of_nothing_are_closed_before_rights_are_looked_at(field: str) -> 
         for rights in ([], everything()):
             pending = World(rights).asked(request, 3)
             assert pending.dropped_for is not None
-            assert not pending.is_answered
+            assert pending.answer is None
