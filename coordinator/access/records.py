@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.access.asker import Asker
-from coordinator.access.refusals import words_of
 from coordinator.access.verdict import Verdict, interleaved, passes
 from coordinator.data.produce_checks import has_transactional_records
 from coordinator.security.acls import Operation
@@ -30,7 +29,7 @@ def check_produce(request: ProduceRequest, asker: Asker) -> Verdict:
         transactional_id = request.transactional_id
         if transactional_id is None or not asker.may_transaction(Operation.WRITE, transactional_id):
             error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            rows = [_refused(topic, error, words_of(error)) for topic in request.topic_data]
+            rows = [_refused(topic, error) for topic in request.topic_data]
             return Verdict(response=ProduceResponse(responses=rows), silence=_silence(request, error))
     names = {id(topic): _name(topic, asker) for topic in request.topic_data}
     denied = asker.denied_topics(Operation.WRITE, [name for name in names.values() if name is not None])
@@ -39,7 +38,7 @@ def check_produce(request: ProduceRequest, asker: Asker) -> Verdict:
     refused_topics = {key for key, name in names.items() if name in denied}
 
     def refusal(topic: TopicProduceData) -> TopicProduceResponse | None:
-        return _refused(topic, DENIED, None) if id(topic) in refused_topics else None
+        return _refused(topic, DENIED) if id(topic) in refused_topics else None
 
     def complete(response: ProduceResponse) -> ProduceResponse:
         return ProduceResponse(
@@ -65,14 +64,12 @@ def _silence(request: ProduceRequest, error: ErrorCode) -> str:
     return f"refused with acks=0: {error.name}" if request.acks == NO_ACKS else ""
 
 
-def _refused(topic: TopicProduceData, error: ErrorCode, words: str | None) -> TopicProduceResponse:
+def _refused(topic: TopicProduceData, error: ErrorCode) -> TopicProduceResponse:
     return TopicProduceResponse(
         name=topic.name,
         topic_id=topic.topic_id,
         partition_responses=[
-            PartitionProduceResponse(
-                index=data.index, error_code=error, base_offset=NO_OFFSET, error_message=words
-            )
+            PartitionProduceResponse(index=data.index, error_code=error, base_offset=NO_OFFSET)
             for data in topic.partition_data
         ],
     )

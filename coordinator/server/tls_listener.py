@@ -59,6 +59,28 @@ class TlsServer(LoginHost, Protocol):
     def readers(self) -> Readers: ...
 
 
+class UnnamedConnection(asyncio.Protocol):
+    """The server's end of a socket whose client shows a certificate that no rule names.
+
+    It stays a stranger, and is closed at its first request, as by Kafka (T32).
+    """
+
+    def __init__(self, server: TlsServer, stranger: Stranger, listener: str) -> None:
+        self._server, self._stranger, self._listener = server, stranger, listener
+        self._transport: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, _data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.close()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._server.strangers.count_failure(self._stranger, self._listener, NO_RULE)
+        self._server.on_stranger_gone(self._stranger)
+
+
 class TlsListener:
     """The TLS of one listener; the `TlsHost` of its connections."""
 
@@ -110,8 +132,7 @@ class TlsListener:
             return  # It stays a stranger until it has logged in.
         principal = self._principal_of(transport.peer_certificate)
         if principal is None:
-            self._server.strangers.count_failure(transport.stranger, self.name, NO_RULE)
-            transport.close()
+            transport.set_protocol(UnnamedConnection(self._server, transport.stranger, self.name))
             return
         cast(Identified, transport.get_protocol()).session = Session(principal)
         self._server.on_stranger_known(transport.stranger)

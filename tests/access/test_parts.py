@@ -524,6 +524,9 @@ def test_records_of_a_transaction_need_the_right_to_its_id_and_an_id() -> None:
         answer = World(rights).answered(produce_to("one", "two", transactional=transactional), 9)
         found = {each.partition_responses[0].error_code for each in answer.responses}
         assert found == {error}
+        assert {part.error_message for each in answer.responses for part in each.partition_responses} == {
+            None
+        }
 
 
 def test_an_idempotent_producer_needs_a_right_to_some_topic_or_to_the_cluster() -> None:

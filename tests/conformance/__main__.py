@@ -22,7 +22,7 @@ from tests.conformance.earlier import EARLIER, questions, table_differences
 from tests.conformance.registry import Case, all_scenarios, is_about
 from tests.conformance.report import lines_of
 from tests.conformance.secured import SECURED
-from tests.conformance.served import ask_served, compare_served, missing
+from tests.conformance.served import Open, ask_served, compare_served, listener, missing
 from tests.conformance.suite import MUSTER, Outcome, play_all
 from tests.conformance.targets import CONFIGURATIONS, TELEMETRY, Target, new_target, start_all
 from tests.conformance.verdict import Played, objections
@@ -114,25 +114,32 @@ async def _run(
 async def _compare_served(targets: list[Target]) -> list[str]:
     """Beside a running Kafka only; prints what is not served, and what comes of the comparison.
 
-    Tables differ between configurations only in what comes with a receiver of clients' metrics.
+    Tables differ between configurations only in what comes with a receiver of clients' metrics; each listener has
+    the same.
     """
     unlike: list[str] = []
-    for takes_metrics in (False, True):
-        bootstraps = {
-            target.kind: target.bootstrap
-            for target in targets
-            if (target.configuration == TELEMETRY) is takes_metrics
-        }
-        if len(bootstraps) < 2:
+    for what, brokers in _to_compare(targets).items():
+        if len(brokers) < 2:
             continue
-        found = await compare_served(bootstraps["kafka"], bootstraps["muster"])
-        table = await ask_served(bootstraps["muster"])
-        served = f"{len(table.api_keys)} keys served{' where metrics are taken' if takes_metrics else ''}"
+        found = await compare_served(brokers["kafka"], brokers[MUSTER])
+        table = await ask_served(brokers[MUSTER])
         for line in missing(table):
             print(line, flush=True)
+        served = f"{len(table.api_keys)} keys served{what}"
         print(f"ApiVersions: {served}, differences from Kafka's table: {len(found)}", flush=True)
-        unlike += found
+        unlike += [f"{line}{what}" for line in found]
     return unlike
+
+
+def _to_compare(targets: list[Target]) -> dict[str, dict[str, Open]]:
+    """What has a table of its own, in words, and the listeners of each kind of broker that show it."""
+    found: dict[str, dict[str, Open]] = {}
+    for target in targets:
+        where = " where metrics are taken" if target.configuration == TELEMETRY else ""
+        found.setdefault(where, {})[target.kind] = listener(target.bootstrap)
+        for name, bootstrap in target.other_bootstraps.items():
+            found.setdefault(f" on {name}", {})[target.kind] = listener(bootstrap, name)
+    return found
 
 
 async def _compare_earlier(targets: list[Target]) -> list[str]:
@@ -144,7 +151,7 @@ async def _compare_earlier(targets: list[Target]) -> list[str]:
         (now,) = [
             each for each in targets if each.kind == MUSTER and each.configuration == earlier.configuration
         ]
-        before, after = await ask_served(earlier.bootstrap), await ask_served(now.bootstrap)
+        before, after = [await ask_served(listener(each.bootstrap)) for each in (earlier, now)]
         earlier.unserved = questions(after) - questions(before)
         new = sorted({key for key, _ in earlier.unserved})
         print(f"{earlier.configuration}: new API keys {', '.join(map(str, new)) or 'none'}", flush=True)

@@ -129,10 +129,11 @@ from protocol.messages.write_txn_markers import (
 )
 from protocol.records.batch import TRANSACTIONAL_BIT, BatchProducer
 from protocol.records.records import Record, encode_batch
-from tests.topics.world import WALL_MS, batch
+from tests.topics.world import batch
 
 NO_NODE: Final = 4242
 NO_PRODUCER: Final = 1 << 40
+AT_MS: Final = 1_700_000_000_000
 RETENTION: Final = ("retention.ms", "-1")
 
 
@@ -175,7 +176,7 @@ def _produce(named: Named, version: int) -> ProduceRequest:
 def produce_in_transaction(named: Named, version: int) -> ProduceRequest:
     """Records of a transaction that was never begun."""
     producer = BatchProducer(NO_PRODUCER, 0, 0)
-    record = Record(b"k", b"v", WALL_MS)
+    record = Record(b"k", b"v", AT_MS)
     records = bytes(encode_batch([record], producer=producer, attributes=TRANSACTIONAL_BIT))
     return _production(named, version, records, named.transactional_id)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import ssl
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from typing import Final
 import trustme
 
 from harness.processes import HOST
+from tests.conformance.answers import Answer
 from tests.conformance.connection import OPEN_TIMEOUT_S, Connection
 from tests.conformance.secured import PASSWORDS
 from tests.security.tls.certificates import authority, authority_pem, issued
@@ -24,7 +26,7 @@ TLS: Final = "TLS"
 MUTUAL: Final = "MUTUAL"
 TLS_LOGIN: Final = "TLSLOGIN"
 TLS_LISTENERS: Final = {TLS: "SSL", MUTUAL: "SSL", TLS_LOGIN: "SASL_SSL"}
-"""The listeners with TLS, and their protocols."""
+"""The listeners with TLS, and their protocols. On MUTUAL alice's certificates alone have a name."""
 
 ALERT: Final = "an alert"
 HUNG_UP: Final = "hung up without an alert"
@@ -50,6 +52,7 @@ def tls_settings(folder: Path) -> dict[str, str]:
         "ssl.truststore.location": str(trusted),
         f"listener.name.{TLS.lower()}.ssl.client.auth": "requested",
         f"listener.name.{MUTUAL.lower()}.ssl.client.auth": "required",
+        f"listener.name.{MUTUAL.lower()}.ssl.principal.mapping.rules": "RULE:^.*CN=(alice)(,.*)?$/$1/U",
         f"{_LOGIN}.sasl.enabled.mechanisms": "PLAIN",
         f"{_LOGIN}.plain.sasl.jaas.config": f"{_PLAIN} required {_USERS};",
     }
@@ -86,14 +89,19 @@ def certificates() -> dict[str, trustme.LeafCert]:
     }
 
 
-async def connect(bootstrap: str, context: ssl.SSLContext) -> Connection:
+OnAnswer = Callable[[Answer], None]
+
+
+async def connect(
+    bootstrap: str, context: ssl.SSLContext, on_answer: OnAnswer = lambda answer: None
+) -> Connection:
     """Connect through TLS. Raises ssl.SSLError for an alert, ConnectionError without one."""
     host, port = bootstrap.rsplit(":", 1)
     async with asyncio.timeout(OPEN_TIMEOUT_S):
         reader, writer = await asyncio.open_connection(
             host, int(port), ssl=context, server_hostname="localhost"
         )
-    return Connection(reader, writer, "client", lambda answer: None)
+    return Connection(reader, writer, "client", on_answer)
 
 
 async def refusal(bootstrap: str, context: ssl.SSLContext) -> str:

@@ -95,12 +95,12 @@ def _counts(outcomes: list[Outcome]) -> Iterator[str]:
         f"scenarios: {len(scenarios)}, of them equal in all versions: {len(scenarios - unequal)}; "
         f"scenarios x versions: {len(outcomes)}, of them equal: {len(equal)}"
     )
-    if left_out := [outcome for outcome in outcomes if outcome.unserved]:
+    if left_out := [outcome for outcome in outcomes if outcome.is_left_out]:
         keys = sorted({key for outcome in left_out for key, _ in outcome.unserved})
         names = sorted({outcome.case.scenario.name for outcome in left_out})
         yield (
-            f"left out, as they ask what an earlier commit does not serve: {len(left_out)} scenarios x versions, "
-            f"API keys {', '.join(map(str, keys))}: {', '.join(names)}"
+            f"left out, as the earlier commit does not serve API keys {', '.join(map(str, keys)) or '(none)'}, or "
+            f"was corrected: {len(left_out)} scenarios x versions: {', '.join(names)}"
         )
     yield from Coverage(outcomes).counts()
     yield from _replays(outcomes)

@@ -20,6 +20,9 @@ LISTENERS: Final = {SASL_LISTENER: "SASL_PLAINTEXT", BRIEF_LISTENER: "SASL_PLAIN
 ALL_LISTENERS: Final = {**LISTENERS, TOKENS_LISTENER: "SASL_PLAINTEXT"}
 """The listeners of both brokers beside PLAINTEXT, and their protocols."""
 
+WITHOUT_RIGHTS: Final = "without_rights"
+"""A user that no scenario gives a right."""
+
 SCENES_USERS: Final = (
     *("topic_rights", "group_rights", "cluster_rights", "transaction_rights", "user_rights"),
     *("topic_denied", "group_denied", "cluster_denied", "transaction_denied", "user_denied"),

@@ -6,12 +6,14 @@ only get shorter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, TypeVar
 
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.conformance.answers import Answer
 from tests.conformance.connection import Connection
+from tests.conformance.encrypted import TLS_LISTENERS, OnAnswer, client, connect
 
 SHARE_AND_STREAMS_GROUPS: Final = frozenset({*range(76, 80), *range(83, 93)})
 LATER: Final = SHARE_AND_STREAMS_GROUPS
@@ -33,7 +35,19 @@ Range = tuple[int, int]
 K = TypeVar("K", int, str)
 
 
-async def compare_served(kafka: str, muster: str) -> list[str]:
+Open = Callable[[OnAnswer], Awaitable[Connection]]
+"""Opens a connection on which nothing was said yet."""
+
+
+def listener(bootstrap: str, name: str = "") -> Open:
+    """How a client connects to the listener of that name at the address: through TLS where it has that."""
+    if name in TLS_LISTENERS:
+        context = client(ssl.TLSVersion.TLSv1_3, shown="good")
+        return lambda on_answer: connect(bootstrap, context, on_answer)
+    return lambda on_answer: Connection.open(bootstrap, "served", on_answer)
+
+
+async def compare_served(kafka: Open, muster: Open) -> list[str]:
     """What differs between the tables of two brokers, in every version of ApiVersions."""
     found: list[str] = []
     for version in VERSIONS:
@@ -96,16 +110,16 @@ def _finalized(response: ApiVersionsResponse) -> dict[str, Range]:
     }
 
 
-async def ask_served(bootstrap: str) -> ApiVersionsResponse:
+async def ask_served(broker: Open) -> ApiVersionsResponse:
     """The table of a broker, in the newest version."""
-    response, _ = await _ask(bootstrap, VERSIONS[-1])
+    response, _ = await _ask(broker, VERSIONS[-1])
     return response
 
 
-async def _ask(bootstrap: str, version: int) -> tuple[ApiVersionsResponse, str]:
+async def _ask(broker: Open, version: int) -> tuple[ApiVersionsResponse, str]:
     """The answer in `version`, and the bytes in it that no field accounts for."""
     answers: list[Answer] = []
-    connection = await Connection.open(bootstrap, "served", answers.append)
+    connection = await broker(answers.append)
     named = {"client_software_name": "served", "client_software_version": "1"}
     request = ApiVersionsRequest(**named) if version >= NAMED_SINCE else ApiVersionsRequest()
     await connection.send(request, version)

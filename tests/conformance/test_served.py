@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from protocol.messages.api_versions import (
@@ -11,13 +13,17 @@ from protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from protocol.messages.versions import SUPPORTED
+from tests.conformance.secured import SECURED
 from tests.conformance.served import (
     FEATURES_LATER,
     FEATURES_OF_QUORUMS,
     LATER,
     MISSING_FEATURES,
+    ask_served,
     differences,
+    listener,
 )
+from tests.conformance.targets import new_target
 from tests.protocol.test_versions import REPORTED
 
 
@@ -90,3 +96,15 @@ def test_features_are_compared_by_name_and_level() -> None:
     assert all("must not be named as missing" in each for each in differences(kafka, muster))
     kafka.finalized_features_epoch = -1
     assert "epoch: kafka -1, muster 1" in list(differences(kafka, muster))
+
+
+async def test_each_listener_serves_all_that_kafka_does_but_for_what_is_named(tmp_path: Path) -> None:
+    """Before a login, through TLS or in clear: without clients' metrics, which are off by default in both."""
+    telemetry = {71, 72}
+    reported = {key: versions for key, versions in REPORTED.items() if key not in LATER | telemetry}
+    target = new_target("muster", SECURED, tmp_path)
+    with target.server:
+        for name, bootstrap in (("", target.bootstrap), *target.other_bootstraps.items()):
+            table = await ask_served(listener(bootstrap, name))
+            served = {row.api_key: (row.min_version, row.max_version) for row in table.api_keys}
+            assert served == reported, name

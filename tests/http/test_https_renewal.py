@@ -67,7 +67,7 @@ def shown(port: int) -> bytes:
     """The certificate that a new connection is shown."""
     connection = connected(port)
     try:
-        certificate = connection.sock.getpeercert(binary_form=True)  # type: ignore[union-attr]
+        certificate = connection.sock.getpeercert(binary_form=True)
         assert certificate is not None
         return bytes(certificate)
     finally:

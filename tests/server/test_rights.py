@@ -111,6 +111,13 @@ def test_without_an_authorizer_there_are_no_acls(tmp_path: Path) -> None:
             assert create(client, "orders") == [ErrorCode.SECURITY_DISABLED]
             answer = client.ask(DescribeAclsRequest(**everything()), VERSION)
             assert answer.error_code == ErrorCode.SECURITY_DISABLED
+        for field in ("resource_type_filter", "pattern_type_filter", "operation", "permission_type"):
+            for request in (
+                DescribeAclsRequest(**{**everything(), field: 0}),
+                DeleteAclsRequest(filters=[DeleteAclsFilter(**{**everything(), field: 0})]),
+            ):  # A12: what cannot be read is closed, as by Kafka, whatever is answered otherwise.
+                with WireClient(daemon.bootstrap) as client, pytest.raises(ConnectionError):
+                    client.ask(request, VERSION)
         assert (daemon.log_dir / FILE_NAME).read_text() == "torn"
 
 

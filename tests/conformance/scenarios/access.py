@@ -12,6 +12,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from protocol.messages.fetch import PartitionData
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
@@ -49,6 +50,7 @@ KINDS: Final = {"topic": TOPIC, "group": GROUP, "cluster": CLUSTER, "transaction
 SUPER_USER: Final = "admin"
 EVERYTHING: Final = "everything"
 SHARE: Final = "share groups"
+REPLICA: Final = "as a replica"
 REMOVED: Final = "(differs)"
 JOIN_VERSION, DESCRIBE_VERSION = 1, 1
 PRODUCE, METADATA, LIST_GROUPS, CREATE_TOPICS, LOG_DIRS, CLUSTER_DESCRIBED, LIST_TRANSACTIONS, PAGES = (
@@ -146,7 +148,7 @@ def _questions(named: Named) -> Iterator[tuple[str, Any, int]]:
     for version in (3, 11, 12, 13):
         yield "in a transaction", produce_in_transaction(named, version), version
     for version in (4, 14, 15, 18):
-        yield "as a replica", fetch_as_replica(named, version), version
+        yield REPLICA, fetch_as_replica(named, version), version
     yield (
         "no protocol",
         SyncGroupRequest(group_id=named.group, generation_id=1, member_id="m", assignments=[]),
@@ -184,6 +186,12 @@ def _tidy(note: str, key: int, reply: Any, named: Named) -> None:
                 each for each in rows if key == PRODUCE or each.name is None or each.name in named.all_topics
             ]
             setattr(reply, name, sorted(mine, key=lambda each: _place(named, each)))
+    if note == REPLICA:  # Only whether it may be asked: there are no replicas here.
+        for topic in reply.responses:
+            errors = {each.error_code for each in topic.partitions} & {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+            topic.partitions = [
+                PartitionData(partition_index=0, high_watermark=0, error_code=error) for error in errors
+            ]
     if note == SHARE:  # Why there are none is said by who has none.
         for answer in reply.coordinators:
             answer.error_message = REMOVED if answer.error_code == ErrorCode.INVALID_REQUEST else ""

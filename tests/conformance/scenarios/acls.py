@@ -14,7 +14,7 @@ from tests.conformance.acl_scenes import acl, deletion, filter_fields, give, sho
 from tests.conformance.admin_lines import ACLS
 from tests.conformance.registry import scenario
 from tests.conformance.run import CLOSED, Run
-from tests.conformance.secured import SECURED
+from tests.conformance.secured import SECURED, WITHOUT_RIGHTS
 from tests.conformance.topic_scenes import ADMIN, ask, quietly
 
 FIND_VERSION: Final = 4
@@ -73,6 +73,20 @@ async def acls_are_made_shown_and_removed(run: Run, version: int) -> None:
 
 @scenario("security A12", on=SECURED, versions=ACLS)
 async def a_code_of_nothing_ends_the_connection(run: Run, version: int) -> None:
+    """Whoever asks: nothing is looked at, no right either."""
+    run.logs_in(WITHOUT_RIGHTS)
+    for actor in (ADMIN, WITHOUT_RIGHTS):
+        await _ask_with_codes_of_nothing(run, actor, version)
+    request = DescribeAclsRequest(**filter_fields(resource_name_filter=run.group))
+    await ask(run, request, version, "none was made")
+
+
+@scenario("security A12", versions=ACLS)
+async def a_code_of_nothing_ends_the_connection_without_an_authorizer(run: Run, version: int) -> None:
+    await _ask_with_codes_of_nothing(run, ADMIN, version)
+
+
+async def _ask_with_codes_of_nothing(run: Run, actor: str, version: int) -> None:
     name = run.group
     requests: dict[str, Any] = {}
     for field in ("resource_type", "resource_pattern_type", "operation", "permission_type"):
@@ -83,10 +97,9 @@ async def a_code_of_nothing_ends_the_connection(run: Run, version: int) -> None:
             filters=[deletion(resource_name_filter=name), deletion(resource_name_filter=name, **{field: 0})]
         )
     for note, request in requests.items():
-        reply = await run.answer(await run.send(ADMIN, request, version, note))
-        run.expect(reply == CLOSED, f"{note}: closed")
-        run.hang_up(ADMIN)
-    await ask(run, DescribeAclsRequest(**filter_fields(resource_name_filter=name)), version, "none was made")
+        reply = await run.answer(await run.send(actor, request, version, note))
+        run.expect(reply == CLOSED, f"{note} of {actor}: closed")
+        run.hang_up(actor)
 
 
 @scenario("security A12", "security A13", on=SECURED, versions=ACLS)
@@ -257,17 +270,19 @@ async def an_acl_of_all_names_concerns_each(run: Run) -> None:
     """A literal `*` is all names, a prefixed one those that begin with it; a DENY of one name wins."""
     run.logs_in(ALL_GROUPS)
     hers = {"resource_type": acls.GROUP, "principal": f"User:{ALL_GROUPS}", "operation": acls.DESCRIBE}
-    name, denied = run.group, f"{run.group}/denied"
-    wildcard, star = acl("*", **hers), acl("*", resource_pattern_type=acls.PREFIXED, **hers)
-    for note, given, is_allowed in (("literal", wildcard, True), ("prefixed", star, False)):
-        marker = f"*{run.group}"  # Which both of them concern.
-        await give(run, given, acl(denied, permission_type=acls.DENY, **hers))
+    name, denied, marker = (f"{run.group}{end}" for end in ("", "/denied", "/marker"))
+    starred = f"*{run.group}"  # Kafka's literal `*` does not concern such names (A3).
+    for note, pattern, asked, wanted in (
+        ("literal", acls.LITERAL, (name, denied), [False, True]),
+        ("prefixed", acls.PREFIXED, (name, denied, starred), [True, True, False]),
+    ):
+        given = acl("*", resource_pattern_type=pattern, **hers)
+        await give(run, given, acl(denied, permission_type=acls.DENY, **hers), acl(marker, **hers))
         await until(
             run, ALL_GROUPS, find(marker), FIND_VERSION, lambda reply: not is_denied(reply.coordinators[0])
         )
-        asked = await run.send(ALL_GROUPS, find(name, denied, marker), FIND_VERSION, note)
-        found = (await run.answer(asked)).coordinators
-        run.expect([is_denied(each) for each in found] == [not is_allowed, True, False], note)
+        reply = await run.answer(await run.send(ALL_GROUPS, find(*asked), FIND_VERSION, note))
+        run.expect([is_denied(each) for each in reply.coordinators] == wanted, note)
         await take_of(run, ALL_GROUPS)
         await until(
             run, ALL_GROUPS, find(marker), FIND_VERSION, lambda reply: is_denied(reply.coordinators[0])

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest
 from tests.conformance.actors import OTHER_TOPIC, TOPIC
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
-from tests.conformance.secured import SECURED
+from tests.conformance.secured import SECURED, WITHOUT_RIGHTS
 
 METADATA_VERSION = 12
-WITHOUT_RIGHTS: Final = "without_rights"
 
 
 @scenario("security L9", "security S11", on=SECURED)

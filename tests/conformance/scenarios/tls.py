@@ -27,6 +27,8 @@ from tests.conformance.run import Run
 from tests.conformance.secured import PASSWORDS, SASL_LISTENER, SECURED
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+QUIET_S: Final = 0.5
+"""How long a connection has to stay open that is not closed by itself."""
 SHOWN: Final = ("", "good", "odd name")
 TOKENS_VERSION: Final = 3
 AUTHENTICATED: Final = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
@@ -52,10 +54,32 @@ async def a_certificate_says_who_the_client_is(run: Run, choice: str) -> None:
         run.expect(name == "ANONYMOUS" if not shown else "CN=" in name, f"{shown}: the subject")
 
 
-@scenario("security T6", on=SECURED, choices=VERSIONS)
+@scenario("security T6", "security T32", on=SECURED, choices=VERSIONS)
 async def who_insists_on_a_certificate_lets_one_in(run: Run, choice: str) -> None:
     connection = await connect(run.other_bootstraps[MUTUAL], client(VERSIONS[choice], "good"))
-    run.expect((await whoami(run, connection, "")).error_code == AUTHENTICATED, "it has a name")
+    reply = await whoami(run, connection, "")
+    run.expect(
+        (reply.error_code, reply.principal_name) == (AUTHENTICATED, "ALICE"), "it has the name of the rule"
+    )
+
+
+@scenario("security T32", on=SECURED, choices=VERSIONS)
+async def a_client_that_no_rule_names_is_closed_at_its_first_request(run: Run, choice: str) -> None:
+    connection = await connect(run.other_bootstraps[MUTUAL], client(VERSIONS[choice], "odd name"))
+    silent = asyncio.ensure_future(connection.next_frame())
+    await asyncio.wait([silent], timeout=QUIET_S)
+    run.saw("before it asks", "closed" if silent.done() else "open")
+    run.expect(not silent.done(), "it is open until it asks")
+    connection.write(encode_request(ApiVersionsRequest(), 0, 7, "client"))
+    try:
+        async with asyncio.timeout(10):
+            await silent
+        seen = "an answer"
+    except ConnectionError:
+        seen = HUNG_UP
+    run.saw("its first request", seen)
+    run.expect(seen == HUNG_UP, "it is closed")
+    connection.close()
 
 
 @scenario("security T5", "security T6", "security T7", "security T18", on=SECURED, choices=VERSIONS)

@@ -140,7 +140,10 @@ async def test_a_client_that_no_rule_names_is_not_let_in(tmp_path: Path) -> None
     rules = "RULE:^CN=bob,.*$/bob/"
     opened = Opened(tmp_path, issued("alice", common_name="alice"), rules=rules)
     opened.wired.shake_hands()
+    assert not opened.wired.lower.is_closed, "it is closed at its first request, and not before"
+    assert opened.server.events == ["stranger at 10.1.2.3"]
     opened.wired.send(b"x")
+    assert opened.wired.lower.is_closed
     opened.wired.transport.connection_lost(None)
     assert opened.inner.transport is None
     assert opened.server.events == ["stranger at 10.1.2.3", "gone"]
