@@ -15,7 +15,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from statistics import median
 from typing import Final
 
 from bench.pairs.servers import KAFKA_HEAP, KAFKA_THREADS, cpu_of
+from bench.throughput_client import BATCH_RECORDS
 from harness.daemon import MusterDaemon
 from harness.kafka_broker import SMALL, KafkaBroker
 from harness.processes import ServerProcess
@@ -55,39 +56,66 @@ class Figures:
     peak_rss_mb: float = 0.0
 
 
-def client(work: str, server: ServerProcess, topic: str, partitions: int, records: int, size: int) -> Figure:
-    """Run one client process to its end; what it measured, and what it cost the server."""
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What is written to a topic and read from it: `records` of `size` bytes."""
+
+    name: str
+    partitions: int
+    records: int
+    size: int
+
+
+def client(
+    work: str, server: ServerProcess, topic: Topic, settings: Mapping[str, str] | None = None
+) -> Figure:
+    """Run one client process to its end; what it measured, and what it cost the server.
+
+    `settings` are librdkafka's, over those that both have.
+    """
     command = [sys.executable, "-m", "bench.throughput_client", work, "--bootstrap", server.bootstrap]
-    numbers = {"--partitions": partitions, "--records": records, "--bytes": size}
-    command += ["--topic", topic, *(str(part) for pair in numbers.items() for part in pair)]
+    numbers = {"--partitions": topic.partitions, "--records": topic.records, "--bytes": topic.size}
+    command += ["--topic", topic.name, *(str(part) for pair in numbers.items() for part in pair)]
     before = cpu_of(server.pid)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=ROUND_TIMEOUT_S, check=False)
+    done = subprocess.run(
+        command,
+        input=json.dumps(dict(settings or {})),
+        capture_output=True,
+        text=True,
+        timeout=ROUND_TIMEOUT_S,
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError(f"{work} against {server}: {done.stderr[-2000:]}")
     report = json.loads(done.stdout)
-    megabytes = records * size / MB
+    megabytes = topic.records * topic.size / MB
     server_ms = cpu_of(server.pid).since(before).total_us / 1000
     return Figure(megabytes / report["seconds"], server_ms / megabytes, report["cpu_s"] * 1000 / megabytes)
 
 
 @contextmanager
-def made_topic(server: ServerProcess, name: str, partitions: int) -> Iterator[None]:
+def made_topic(server: ServerProcess, topic: Topic) -> Iterator[None]:
     """A topic for one round, deleted after it so that the disk does not fill."""
     with WireClient(server.bootstrap) as admin:
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        made = admin.ask(CreateTopicsRequest(topics=[topic]), CREATE_VERSION).topics[0]
+        wanted = CreatableTopic(name=topic.name, num_partitions=topic.partitions, replication_factor=1)
+        made = admin.ask(CreateTopicsRequest(topics=[wanted]), CREATE_VERSION).topics[0]
         assert made.error_code == 0, made
         try:
             yield
         finally:
-            admin.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), DELETE_VERSION)
+            admin.ask(DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=10_000), DELETE_VERSION)
+
+
+def records_of(megabytes: int, size: int) -> int:
+    """As many records as `throughput_client` can write in whole batches of its own."""
+    return megabytes * MB // size // BATCH_RECORDS * BATCH_RECORDS
 
 
 def one_round(figures: Figures, name: str, partitions: int, megabytes: int, size: int) -> None:
-    records = megabytes * MB // size // 1000 * 1000
-    with made_topic(figures.server, name, partitions):
+    topic = Topic(name, partitions, records_of(megabytes, size), size)
+    with made_topic(figures.server, topic):
         for work in WORKS:
-            figures.rounds[work].append(client(work, figures.server, name, partitions, records, size))
+            figures.rounds[work].append(client(work, figures.server, topic))
     figures.peak_rss_mb = max(figures.peak_rss_mb, peak_rss_mb(figures.server.pid))
 
 

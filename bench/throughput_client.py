@@ -2,8 +2,8 @@
 
 It goes in batches through confluent-kafka, so that librdkafka is at work and not Python: one list of records
 is handed over again and again, and a thousand are taken at a time. The clock of a producer runs from the
-first record to the last acknowledgement, that of a consumer from the first record in hand to the last. Prints
-one line of JSON.
+first record to the last acknowledgement, that of a consumer from the first record in hand to the last. Further
+settings of librdkafka, passwords among them, come as JSON on standard input. Prints one line of JSON.
 
     python -m bench.throughput_client produce --bootstrap HOST:PORT --topic NAME --records N --bytes N
 """
@@ -15,6 +15,7 @@ import json
 import os
 import random
 import resource
+import sys
 import time
 from typing import Any, Final
 
@@ -43,11 +44,10 @@ CONSUMER: Final = {
 }
 
 
-def produce(bootstrap: str, topic: str, partitions: int, records: int, record_bytes: int) -> float:
+def produce(settings: dict[str, Any], topic: str, partitions: int, records: int, record_bytes: int) -> float:
     """Write `records` to all partitions in turn; seconds until the last is acknowledged."""
     failures: list[KafkaError] = []
-    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "error_cb": failures.append, **PRODUCER}
-    producer = Producer(settings)
+    producer = Producer({"error_cb": failures.append, **PRODUCER, **settings})
     producer.list_topics(topic, timeout=30)  # Connected before the clock starts.
     batch = [{"value": random.Random(index).randbytes(record_bytes)} for index in range(BATCH_RECORDS)]
     start = time.perf_counter()
@@ -67,9 +67,9 @@ def enqueue(producer: Producer, topic: str, partition: int, batch: list[dict[str
         producer.poll(0.05)
 
 
-def consume(bootstrap: str, topic: str, partitions: int, records: int, record_bytes: int) -> float:
+def consume(settings: dict[str, Any], topic: str, partitions: int, records: int, record_bytes: int) -> float:
     """Read `records` from the beginning of all partitions; seconds from the first of them to the last."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER})
+    consumer = Consumer({**CONSUMER, **settings})
     consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
     seen, give_up = 0, time.monotonic() + GIVE_UP_S
     start: float | None = None
@@ -99,7 +99,8 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, required=True)
     asked = parser.parse_args()
     run = produce if asked.what == "produce" else consume
-    seconds = run(asked.bootstrap, asked.topic, asked.partitions, asked.records, asked.bytes)
+    settings = {"bootstrap.servers": asked.bootstrap, **json.load(sys.stdin)}
+    seconds = run(settings, asked.topic, asked.partitions, asked.records, asked.bytes)
     used = resource.getrusage(resource.RUSAGE_SELF)
     print(json.dumps({"seconds": seconds, "cpu_s": used.ru_utime + used.ru_stime}), flush=True)
     os._exit(0)  # librdkafka takes its time to say goodbye, and the figures are out.

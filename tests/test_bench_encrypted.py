@@ -91,7 +91,7 @@ def test_what_is_counted_is_what_a_daemon_stored(daemon: MusterDaemon, in_flight
 
 def test_logins_are_before_the_clock_and_have_their_own(daemon: MusterDaemon, beats: list[Lane]) -> None:
     load = run(daemon, beats, 0.5)
-    assert 0.5 <= load.seconds < 0.5 + generator.PATIENCE_S
+    assert load.seconds >= 0.5
     assert load.login_s > 0
     assert load.login_cpu.total_us > 0
     assert 0 < load.login_own_us / CONNECTIONS < 50_000

@@ -69,6 +69,7 @@ class Plan:
     daemons: list[WatchedDaemon] = field(default_factory=list)  # All that were made.
     builds: Mapping[str, Path] = field(default_factory=lambda: {MUSTER: ROOT})
     tree: Path = ROOT  # What `muster` starts where no other is named.
+    bulk_megabytes: int = 100  # Of one round of one client that produces.
     acls: int = 1_000
     authorized_rounds: int = 15  # Of a daemon with an authorizer beside one without.
     authorized_heartbeats: int = 300  # On each connection and in each round,
@@ -186,6 +187,7 @@ def quick(directory: Path) -> Plan:
         growth_warm_ups=0,
         growth_delay_ms=100,
         initial_delay_ms=50,
+        bulk_megabytes=5,
         authorized_rounds=1,
         authorized_heartbeats=240,
         authorized_commits=40,

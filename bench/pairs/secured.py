@@ -10,7 +10,7 @@ import hmac
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import pbkdf2_hmac, sha256
 from pathlib import Path
@@ -58,16 +58,21 @@ CONDITIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One who logs in, by what server and client keep of a password that is drawn and forgotten."""
+    """One who logs in."""
 
     salt: bytes
-    salted_password: bytes
+    password: str = field(repr=False)
+
+    @property
+    def salted_password(self) -> bytes:
+        return pbkdf2_hmac("sha256", self.password.encode(), self.salt, ITERATIONS)
 
     @property
     def keys(self) -> bytes:
         """The client's key, the stored key and the server's (RFC 5802, 3)."""
-        client_key = hmac.digest(self.salted_password, b"Client Key", sha256)
-        server_key = hmac.digest(self.salted_password, b"Server Key", sha256)
+        salted = self.salted_password
+        client_key = hmac.digest(salted, b"Client Key", sha256)
+        server_key = hmac.digest(salted, b"Server Key", sha256)
         return client_key + sha256(client_key).digest() + server_key
 
     def store(self, server: ServerProcess) -> None:
@@ -88,8 +93,13 @@ class User:
 
 @cache
 def user() -> User:
-    salt = os.urandom(16)
-    return User(salt, pbkdf2_hmac("sha256", os.urandom(16), salt, ITERATIONS))
+    return User(os.urandom(16), os.urandom(16).hex())
+
+
+@cache
+def keys() -> bytes:
+    """Those of the user, derived once, as a client keeps them."""
+    return user().keys
 
 
 @cache
@@ -135,12 +145,24 @@ def login() -> Login:
         _authenticate(GS2_HEADER + bare),
         _authenticate(b"")[:-SIZE_BYTES],
         bare,
-        user().keys,
+        keys(),
     )
 
 
 def _authenticate(token: bytes) -> bytes:
     return encode_request(SaslAuthenticateRequest(auth_bytes=token), LOGIN_VERSION, CORRELATION_ID, CLIENT_ID)
+
+
+def for_librdkafka(server: ServerProcess) -> dict[str, str]:
+    """The settings of a client of librdkafka that logs in."""
+    return {
+        "bootstrap.servers": server.bootstrap_of(LISTENER),
+        "security.protocol": LISTENERS[LISTENER],
+        "ssl.ca.location": str(certificates().authority),
+        "sasl.mechanisms": MECHANISM,
+        "sasl.username": USER,
+        "sasl.password": user().password,
+    }
 
 
 @dataclass(frozen=True, slots=True)

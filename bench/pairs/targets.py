@@ -80,6 +80,7 @@ ASKED: Final = (
     Asked("consumer_memory", "memory, {all_members:,} members of consumer groups", 0.5),
     Asked("secured_heartbeats.throughput", f"{SECURED_BEATS}, throughput", 1.0, at_least=True),
     Asked("secured_heartbeats.cpu", f"{SECURED_BEATS}, server CPU of each", 0.8),
+    Asked("secured_produce.bulk", "SASL_SSL, one busy client: records of 1 KiB, MB/s", 0.8, at_least=True),
     Asked("secured_produce.batches", f"{SECURED_RECORDS}, 15 to a request, throughput", 0.8, at_least=True),
     Asked("secured_produce.singles", f"{SECURED_RECORDS}, 1 to a request, throughput", 0.8, at_least=True),
     Asked("handshakes", "{logins:,} TLS handshakes and logins at once: time", 1.5),

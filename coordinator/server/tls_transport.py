@@ -25,7 +25,7 @@ from coordinator.server.tls_hello import is_whole
 from coordinator.server.tls_sending import OPEN, State, TlsSending
 
 CHEAP_OF_A_REQUEST: Final = 1
-"""How many cheap answers (`TurnShare.cheap_left`) TLS costs beside the one that answers a small request."""
+"""Cheap answers (`TurnShare.cheap_left`) that TLS costs beside the one that a small request is answered with."""
 
 HUNG_UP: Final = "the client hung up during the TLS handshake"
 
