@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.settings.group_kinds import assignor_names
 from coordinator.settings.model import Settings, option_name
+from coordinator.settings.prefixed import Place
 from coordinator.topics.broker_configs import (
     BrokerConfig,
     broker_config,
@@ -17,6 +20,17 @@ from coordinator.topics.broker_configs import (
 from coordinator.topics.broker_options import BROKER_OPTIONS
 from coordinator.topics.settings import TopicSettings
 from coordinator.transactions.transaction_settings import TransactionSettings
+
+OF_MECHANISMS: Final = frozenset(
+    {
+        "connections.max.reauth.ms",
+        "sasl.jaas.config",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "sasl.server.callback.handler.class",
+    }
+)
+"""The settings that Kafka's DescribeConfigs knows with a mechanism's prefix behind the listener's."""
 
 CONVERTED_SETTINGS = frozenset(
     {
@@ -81,5 +95,17 @@ def shown_configs(settings: Settings) -> tuple[BrokerConfig, ...]:
         if name not in HIDDEN_SETTINGS | UNKNOWN_TO_KAFKA
     ]
     own += [concealed_config(option_name(name)) for name in UNKNOWN_TO_KAFKA & settings.model_fields_set]
-    own += [listener_config(*each) for each in settings.shown_of_listeners() if each[1] in BROKER_OPTIONS]
+    shown = with_kafka_options(own, settings.node_id)
+    general = {config.name: config for config in shown}
+    own += [
+        _of_listener(place, text, general[place.option])
+        for place, text in settings.shown_of_listeners()
+        if place.option in BROKER_OPTIONS
+    ]
     return with_kafka_options(own, settings.node_id)
+
+
+def _of_listener(place: Place, text: str, general: BrokerConfig) -> BrokerConfig:
+    if place.mechanism and place.option not in OF_MECHANISMS:
+        return concealed_config(place.name)
+    return listener_config(place.name, text, general)

@@ -115,7 +115,7 @@ def _topic_synonyms(config: TopicConfig, name: str) -> list[DescribeConfigsSynon
 def _synonyms_of(name: str, settings: TopicSettings) -> list[DescribeConfigsSynonym]:
     """Return the values of a broker setting by source: the current one first, Kafka's default last.
 
-    Kafka's default may stand under an older name, in other units. Behind a listener's own are the general ones.
+    Kafka's default may stand under an older name, in other units.
     """
     older = OLDER_NAMES.get(name)
     synonyms = [
@@ -125,9 +125,25 @@ def _synonyms_of(name: str, settings: TopicSettings) -> list[DescribeConfigsSyno
     ]
     if older and synonyms:
         synonyms.append(_synonym(*older, ConfigSource.DEFAULT_CONFIG))
-    if (parts := parts_of(name)) is not None:
-        synonyms += _synonyms_of(parts[1], settings)
     return synonyms
+
+
+def _synonyms_for_listener(
+    name: str, option: str, settings: TopicSettings, static: Mapping[str, BrokerConfig]
+) -> list[DescribeConfigsSynonym]:
+    """Return the values of a listener's setting and of the general `option` behind it, source by source."""
+    at_run_time = [each for name in (name, option) for each in _synonyms_of(name, settings)]
+    given = [_static_synonym(static[name]) for name in (name, option) if _is_given(static.get(name))]
+    found = [each for each in at_run_time if each.source is not ConfigSource.STATIC_BROKER_CONFIG] + given
+    return sorted(found, key=lambda synonym: synonym.source)
+
+
+def _is_given(config: BrokerConfig | None) -> bool:
+    return config is not None and not config.is_default
+
+
+def _static_synonym(config: BrokerConfig) -> DescribeConfigsSynonym:
+    return _synonym(config.name, config.value, ConfigSource.STATIC_BROKER_CONFIG)
 
 
 def _synonym(name: str, value: str | None, source: ConfigSource) -> DescribeConfigsSynonym:
@@ -206,7 +222,8 @@ def _broker_configs(broker: Broker, name: str) -> list[DescribeConfigsResourceRe
     ]
     dynamic = {*settings.dynamic.of_node, *settings.dynamic.of_all}
     shown = [_broker_setting(config) for config in configs if config.name not in dynamic]
-    return shown + [_dynamic_setting(name, settings) for name in sorted(dynamic)]
+    static = {config.name: config for config in configs}
+    return shown + [_dynamic_setting(name, settings, static) for name in sorted(dynamic)]
 
 
 def _cluster_setting(name: str, text: str) -> DescribeConfigsResourceResult:
@@ -223,14 +240,19 @@ def _cluster_setting(name: str, text: str) -> DescribeConfigsResourceResult:
     )
 
 
-def _dynamic_setting(name: str, settings: TopicSettings) -> DescribeConfigsResourceResult:
+def _dynamic_setting(
+    name: str, settings: TopicSettings, static: Mapping[str, BrokerConfig]
+) -> DescribeConfigsResourceResult:
     text, source = next(values_of(name, settings))
+    parts = parts_of(name)
     return _concealed(
         DescribeConfigsResourceResult(
             name=name,
             value=_canonical(name, text),
             config_source=source,
-            synonyms=_synonyms_of(name, settings),
+            synonyms=_synonyms_of(name, settings)
+            if parts is None
+            else _synonyms_for_listener(name, parts[1], settings, static),
             config_type=_kind(name).type,
             documentation=None,
         )
@@ -258,23 +280,18 @@ def _concealed(shown: DescribeConfigsResourceResult) -> DescribeConfigsResourceR
 
 
 def _broker_setting(config: BrokerConfig) -> DescribeConfigsResourceResult:
-    default = ConfigSource.DEFAULT_CONFIG
-    source = default if config.is_default else ConfigSource.STATIC_BROKER_CONFIG
-    values = {
-        source: (config.name, config.value),
-        default: (config.default_name or config.name, config.default),
-    }
+    source = ConfigSource.DEFAULT_CONFIG if config.is_default else ConfigSource.STATIC_BROKER_CONFIG
+    layers = (config,) if config.general is None else (config, config.general)
+    synonyms = [_static_synonym(layer) for layer in layers if not layer.is_default]
+    if config.default is not None:
+        synonyms.append(_synonym(layers[-1].name, config.default, ConfigSource.DEFAULT_CONFIG))
     return _concealed(
         DescribeConfigsResourceResult(
             name=config.name,
             value=config.value,
             read_only=config.name not in CHANGEABLE,
             config_source=source,
-            synonyms=[
-                _synonym(name, value, where)
-                for where, (name, value) in values.items()
-                if value is not None or (config.default_name and where is source)
-            ],
+            synonyms=synonyms,
             config_type=config.type,
             documentation=None,
         )

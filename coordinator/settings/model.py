@@ -23,7 +23,7 @@ from coordinator.settings.logins import LoginSettings
 from coordinator.settings.operators import OperatorSettings
 from coordinator.settings.permissions import PermissionSettings
 from coordinator.settings.plugins import without_plugins
-from coordinator.settings.prefixed import ListenerSettings, OwnValues
+from coordinator.settings.prefixed import ListenerSettings, OwnValues, Place
 from coordinator.settings.quotas import QuotaSettings
 from coordinator.settings.rules import ConflictsError, conflicts
 from coordinator.settings.types import (
@@ -417,9 +417,9 @@ class Settings(
         """Return the settings as the listener of that name, in capitals, has them."""
         return ListenerSettings(name, lambda option: getattr(self, attribute_name(option), None), self._own)
 
-    def shown_of_listeners(self) -> list[tuple[str, str, str]]:
-        """Return name, general name and text of each setting of a single listener."""
-        return [(place.name, place.option, own.text) for place, own in self._own.items()]
+    def shown_of_listeners(self) -> list[tuple[Place, str]]:
+        """Return each setting of a single listener with its text."""
+        return [(place, own.text) for place, own in self._own.items()]
 
     @property
     def data_directory(self) -> Path:

@@ -32,12 +32,12 @@ class BrokerConfig:
     value: str | None
     default: str | None
     type: ConfigType
-    default_name: str = ""
-    """The setting whose default it is, where that is another: that of a single listener is over a general one."""
+    general: BrokerConfig | None = None
+    """What it is over, whose default it has, if it is the setting of a single listener."""
 
     @property
     def is_default(self) -> bool:
-        return self.value == self.default and not self.default_name
+        return self.value == self.default and self.general is None
 
 
 def broker_configs(settings: TopicSettings) -> tuple[BrokerConfig, ...]:
@@ -61,11 +61,11 @@ def with_kafka_options(configs: Iterable[BrokerConfig], node_id: int) -> tuple[B
     return tuple(shown[name] for name in sorted(shown))
 
 
-def listener_config(name: str, option: str, text: str) -> BrokerConfig:
-    """Return the BrokerConfig of a setting of a single listener, `name`, over the general `option`."""
-    general = BROKER_OPTIONS[option]
-    shown = None if general.type is ConfigType.PASSWORD else text
-    return BrokerConfig(name, shown, general.default, general.type, default_name=option)
+def listener_config(name: str, text: str, general: BrokerConfig) -> BrokerConfig:
+    """Return the BrokerConfig of a setting of a single listener, `name`, over the `general` one."""
+    option = BROKER_OPTIONS[general.name]
+    shown = None if option.type is ConfigType.PASSWORD else text
+    return BrokerConfig(name, shown, option.default, option.type, general)
 
 
 def broker_config(name: str, value: object, default: object) -> BrokerConfig:

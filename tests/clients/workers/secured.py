@@ -97,10 +97,10 @@ def _played(play: Play, cell: Cell) -> None:
 
 
 class Stay:
-    """Follows a member for several sessions: what it commits, how often it is assigned, which connections it opens.
+    """Follows a member for several sessions: its commits, its assignments, the connections that it opens.
 
-    Each turn of the member's loop begins with `goes_on`, which waits until a commit is due, and ends with `committed`
-    or `failed`. Its time begins when it has settled: libraries join twice if the topic was new to them.
+    Each turn of the member's loop begins with `goes_on`, which waits until a commit is due, and ends with
+    `committed` or `failed`. Its time begins when it has settled: some libraries join twice at first.
     """
 
     def __init__(self, cell: Cell) -> None:
