@@ -13,7 +13,9 @@ import sys
 import tempfile
 import time
 from contextlib import AsyncExitStack
+from io import TextIOWrapper
 from pathlib import Path
+from typing import cast
 
 from bench.against_commit import unpack
 from harness.daemon import ROOT
@@ -160,6 +162,6 @@ async def _compare_earlier(targets: list[Target]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    cast(TextIOWrapper, sys.stdout).reconfigure(line_buffering=True)
     os.umask(0o077)
     sys.exit(main())

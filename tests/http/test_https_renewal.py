@@ -6,6 +6,7 @@ import os
 import signal
 import ssl
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Final
@@ -106,6 +107,14 @@ def test_new_connections_get_the_new_certificate(
     old.close()
 
 
+def refusals(daemon: MusterDaemon) -> int:
+    return daemon.log_path.read_text().count("certificates stay as they were")
+
+
+def has_refused(daemon: MusterDaemon, before: int) -> bool:
+    return refusals(daemon) > before
+
+
 def test_what_cannot_be_taken_leaves_the_old_certificate(
     running: MusterDaemon, store: Path, port: int
 ) -> None:
@@ -115,14 +124,10 @@ def test_what_cannot_be_taken_leaves_the_old_certificate(
         (issued("elsewhere.example").pem, "ssl.allow.san.changes"),
         ("torn", "certificates stay as they were"),
     ):
-        seen = running.log_path.read_text().count("certificates stay as they were")
+        seen = refusals(running)
         replace(store, text)
         sighup(running)
-        wait_until(
-            lambda seen=seen: running.log_path.read_text().count("certificates stay as they were") > seen,  # type: ignore[misc]
-            "the refusal is logged",
-            PATIENCE_S,
-        )
+        wait_until(partial(has_refused, running, seen), "the refusal is logged", PATIENCE_S)
         assert sentence in running.log_path.read_text()
         assert shown(port) == before
     replace(store, issued(HOST, "later.example").pem)

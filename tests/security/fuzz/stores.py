@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -175,11 +175,11 @@ def jks(key: bytes, chain: tuple[bytes, ...], alone: tuple[bytes, ...], chance: 
 
 @cache
 def p12(has_key: bool, alone: tuple[bytes, ...]) -> bytes:
-    key = serialization.load_der_private_key(server_key(), None) if has_key else None
+    key: Any = serialization.load_der_private_key(server_key(), None) if has_key else None
     own = x509.load_der_x509_certificate(der(issued().certificate)) if has_key else None
     others = [x509.load_der_x509_certificate(each) for each in alone]
     protection = PrivateFormat.PKCS12.encryption_builder().kdf_rounds(FEW_ROUNDS).build(CANARY.encode())
-    return pkcs12.serialize_key_and_certificates(b"broker", key, own, others or None, protection)  # type: ignore[arg-type]
+    return pkcs12.serialize_key_and_certificates(b"broker", key, own, others or None, protection)
 
 
 def pem_text(case: Case, key: bytes, listed: tuple[bytes, ...], chance: Random) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import trustme
@@ -233,7 +233,7 @@ def for_servers_only() -> trustme.LeafCert:
 def _extended(usage: x509.ObjectIdentifier) -> trustme.LeafCert:
     """trustme gives all uses; so it is signed here, by its authority's own key."""
     by = authority()
-    signer = serialization.load_pem_private_key(by.private_key_pem.bytes(), None)
+    signer: Any = serialization.load_pem_private_key(by.private_key_pem.bytes(), None)
     issuer = x509.load_pem_x509_certificate(by.cert_pem.bytes())
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
@@ -245,7 +245,7 @@ def _extended(usage: x509.ObjectIdentifier) -> trustme.LeafCert:
         .not_valid_before(LONG_AGO)
         .not_valid_after(LATER)
         .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        .sign(signer, hashes.SHA256())  # type: ignore[arg-type]
+        .sign(signer, hashes.SHA256())
     )
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
