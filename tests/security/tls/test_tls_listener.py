@@ -289,7 +289,7 @@ def own_settings(general: dict[str, str], **own: str) -> ListenerSettings:
 
 
 async def test_a_listener_without_a_key_does_not_start() -> None:
-    """T8."""
+    """L8."""
     with pytest.raises(EntranceError, match=r"the listener TLS has no TLS: ssl\.keystore\.location"):
         TlsListeners(Server(), 0).open(config(SecurityProtocol.SSL), own_settings({}))
 
