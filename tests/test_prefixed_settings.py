@@ -64,6 +64,7 @@ def test_the_setting_of_a_mechanism_is_over_the_listeners_and_that_over_the_gene
 @pytest.mark.parametrize(
     ("given", "reported"),
     [
+        # S40: what Kafka has by default is refused by its name.
         (LISTENERS, f"{ENABLED}: the listener EXT asks for GSSAPI, and there are {', '.join(MECHANISMS)}"),
         (
             LISTENERS | {"listener.name.ext.sasl.enabled.mechanisms": "PLAIN"},

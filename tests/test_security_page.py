@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.conformance.security_lines import SECURITY_LINES
 from tests.protocol.test_versions import REPORTED, WITH_A_RECEIVER
 from tests.test_kafka_page import ROOT, sources, texts
 
@@ -81,6 +82,10 @@ def test_every_fact_is_what_some_test_is_about() -> None:
             pattern = CITED_WITH_A if is_of_security(source) else CITED
             cited.update(*(pattern.findall(text) + SCENARIOS.findall(text) for text in texts(source)))
     assert set(facts()) - cited == set(NOT_SHOWN)
+
+
+def test_scenarios_may_name_each_fact() -> None:
+    assert {f"security {fact}" for fact in facts()} <= set(SECURITY_LINES)
 
 
 def test_a_citation_of_what_the_page_does_not_have_is_found(tmp_path: Path) -> None:

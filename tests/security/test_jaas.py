@@ -81,6 +81,7 @@ def test_comments_are_skipped(comment: str) -> None:
     ],
 )
 def test_what_is_no_login_module_is_refused(text: str) -> None:
+    """S14, S15."""
     with pytest.raises(JaasError):
         parse_jaas(text)
 

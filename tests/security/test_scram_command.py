@@ -1,4 +1,4 @@
-"""`muster scram` as users run it, and a daemon on the file that it writes: what is refused, without a secret."""
+"""`muster scram` as users run it (S44), and a daemon on the file that it writes; what is refused."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ async def a_user_without_rights_is_refused_by_every_api(run: Run) -> None:
     A super user passes, whatever is denied to it.
     """
     user, named = User(run, "no_rights"), await things(run)
-    matrix = Matrix(run, named, _questions(named), _tidy)
+    matrix = Matrix(run, named, questions(named), _tidy)
     refused = await matrix.ask(user.name, "without rights")
     run.logs_in(SUPER_USER)
     await matrix.ask(SUPER_USER, "a super user")
@@ -82,7 +82,7 @@ async def a_user_without_rights_is_refused_by_every_api(run: Run) -> None:
 async def each_right_alone_shows_what_it_is_for(run: Run, kind: str) -> None:
     """Each operation, given to one of two topics, groups or transactional ids, or to the cluster, or a user."""
     user, named = User(run, f"{kind}_rights"), await things(run)
-    matrix = Matrix(run, named, _questions(named), _tidy)
+    matrix = Matrix(run, named, questions(named), _tidy)
     for operation in OF_USERS if kind == "user" else OPERATIONS:
         await user.has(_about(kind, named, operation))
         await matrix.ask(user.name, f"{operation.name} alone")
@@ -92,7 +92,7 @@ async def each_right_alone_shows_what_it_is_for(run: Run, kind: str) -> None:
 @scenario("security A4", "security A5", on=SECURED, choices=KINDS)
 async def a_deny_beside_all_rights_takes_one_away(run: Run, kind: str) -> None:
     user, named = User(run, f"{kind}_denied"), await things(run)
-    matrix = Matrix(run, named, _questions(named), _tidy)
+    matrix = Matrix(run, named, questions(named), _tidy)
     for operation in OF_USERS if kind == "user" else OPERATIONS:
         await user.has(*_everything(run), _about(kind, named, operation, Permission.DENY))
         await matrix.ask(user.name, f"all but {operation.name}")
@@ -123,7 +123,7 @@ def _everything(run: Run) -> list[Acl]:
     ]
 
 
-def _questions(named: Named) -> Iterator[tuple[str, Any, int]]:
+def questions(named: Named) -> Iterator[tuple[str, Any, int]]:
     """The request of every API in every version, and other forms of some.
 
     By id, of everything, with empty ids, in versions with other rights.

@@ -69,7 +69,9 @@ async def change(run: Run, *entries: EntryData) -> None:
         await eventually(run, described(*asked, strict=True), 1, is_so)
 
 
-@scenario("6 AlterClientQuotas", versions=QUOTAS, in_turn=IN_TURN)
+@scenario(
+    "6 AlterClientQuotas", "security Q1", "security Q3", "security Q4", versions=QUOTAS, in_turn=IN_TURN
+)
 async def quotas_are_set_shown_and_removed(run: Run, version: int) -> None:
     user, client = f"{run.group}-u", f"{run.group}-c"
     entities: tuple[Parts, ...] = (
@@ -117,7 +119,14 @@ async def quotas_are_set_shown_and_removed(run: Run, version: int) -> None:
     await ask(run, described(), version, "none is left")
 
 
-@scenario("6 AlterClientQuotas: refusals", versions=QUOTAS, in_turn=IN_TURN)
+@scenario(
+    "6 AlterClientQuotas: refusals",
+    "security Q1",
+    "security Q2",
+    "security Q3",
+    versions=QUOTAS,
+    in_turn=IN_TURN,
+)
 async def what_no_quota_may_be_is_refused(run: Run, version: int) -> None:
     user: Parts = {"user": f"{run.group}-u"}
     refused: list[tuple[Parts, dict[str, float | None]]] = [
@@ -181,7 +190,7 @@ def batch_of(size: int) -> bytes:
     return bytes(encode_batch([Record(key=None, value=b"x" * size, timestamp_ms=1_790_000_000_000)]))
 
 
-@scenario("6 quotas: Produce", choices=(1, 0), in_turn=IN_TURN)
+@scenario("6 quotas: Produce", "security Q9", "security Q10", "security Q15", choices=(1, 0), in_turn=IN_TURN)
 async def a_producer_over_its_rate_is_answered_and_muted(run: Run, acks: int) -> None:
     """Q9, Q10, Q15: ten seconds' worth passes; over that the answer tells the wait, and the mute keeps it."""
     topic, actor = await make_topic(run), f"{run.group}-p"
@@ -207,7 +216,7 @@ async def a_producer_over_its_rate_is_answered_and_muted(run: Run, acks: int) ->
     )
 
 
-@scenario("6 quotas: Fetch", in_turn=IN_TURN)
+@scenario("6 quotas: Fetch", "security Q11", in_turn=IN_TURN)
 async def a_consumer_over_its_rate_gets_nothing(run: Run) -> None:
     """Q11: an empty answer with its wait, the session untouched, what was not sent not counted.
 
@@ -254,7 +263,7 @@ def _bytes_of(reply: Any) -> int:
     return sum(len(part.records or b"") for topic in reply.responses for part in topic.partitions)
 
 
-@scenario("6 quotas: partitions made and removed", in_turn=IN_TURN)
+@scenario("6 quotas: partitions made and removed", "security Q13", in_turn=IN_TURN)
 async def partitions_beyond_the_permits_are_refused(run: Run) -> None:
     """Q13: 11 s at once and below zero; then 89 per topic, and old versions pass, each with its wait."""
     actor = f"{run.group}-m"
@@ -294,7 +303,7 @@ async def partitions_beyond_the_permits_are_refused(run: Run) -> None:
     await change(run, entry({"client-id": actor}, controller_mutation_rate=None))
 
 
-@scenario("6 quotas: time", in_turn=IN_TURN)
+@scenario("6 quotas: time", "security Q12", in_turn=IN_TURN)
 async def time_that_was_taken_is_throttled_for_a_second_at_most(run: Run) -> None:
     """Q12: how long is each broker's own matter; here there is next to nothing left."""
     actor = f"{run.group}-t"
