@@ -1,8 +1,8 @@
 """A broker with secured listeners, Kafka's or Muster's by the same settings, and files of clients for them.
 
 `with SecuredBroker(folder, KafkaBroker) as broker: broker.properties("TLS", "java", folder / "c.properties")`.
-PLAINTEXT is for the harness; SASL is SASL_PLAINTEXT, TLS is SASL_SSL, MTLS is SSL with client certificates. Its
-certificates are of an authority of its own (trustme). Knows nothing of pytest.
+PLAINTEXT is for the harness; SASL is SASL_PLAINTEXT with PLAIN, TLS is SASL_SSL with SCRAM-SHA-512, MTLS is SSL
+with client certificates. Its certificates are of an authority of its own (trustme). Knows nothing of pytest.
 """
 
 from __future__ import annotations
@@ -11,6 +11,12 @@ from pathlib import Path
 from typing import Final
 
 import trustme
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -32,13 +38,22 @@ PASSWORD: Final = 'alice\'s "secret"; \\ of 0'
 CANARY: Final = "secret"
 """A part of the password that is looked for where it must not be."""
 
-MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM: Final = "SCRAM-SHA-512"
+MECHANISMS: Final = {"SASL": "PLAIN", "TLS": SCRAM}
+"""The mechanism of each listener where clients log in."""
+
+MODULES: Final = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    SCRAM: "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+ADMIN_TIMEOUT_S: Final = 30.0
 
 
-def jaas_text(options: dict[str, str]) -> str:
-    """A JAAS text of PLAIN with these options."""
+def jaas_text(options: dict[str, str], mechanism: str = "PLAIN") -> str:
+    """A JAAS text of the mechanism with these options."""
     quoted = {name: value.replace("\\", "\\\\").replace('"', '\\"') for name, value in options.items()}
-    return f"{MODULE} required " + " ".join(f'{name}="{value}"' for name, value in quoted.items()) + ";"
+    words = (f'{name}="{value}"' for name, value in quoted.items())
+    return " ".join((MODULES[mechanism], "required", *words)) + ";"
 
 
 class Certificates:
@@ -70,6 +85,12 @@ class SecuredBroker:
 
     def __enter__(self) -> SecuredBroker:
         self.server.__enter__()
+        admin = AdminClient({"bootstrap.servers": self.bootstrap("PLAINTEXT"), "log_level": 0})
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        (made,) = admin.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion(USER, info, PASSWORD.encode())]
+        ).values()
+        made.result(ADMIN_TIMEOUT_S)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -81,7 +102,10 @@ class SecuredBroker:
 
     def _settings(self, *, in_a_file: bool) -> dict[str, str]:
         settings = {
-            "sasl.enabled.mechanisms": "PLAIN",
+            **{
+                f"listener.name.{listener.lower()}.sasl.enabled.mechanisms": mechanism
+                for listener, mechanism in MECHANISMS.items()
+            },
             "listener.name.mtls.ssl.client.auth": "required",
             "group.initial.rebalance.delay.ms": "0",
         }
@@ -95,8 +119,8 @@ class SecuredBroker:
         # In a properties file a backslash escapes; on a command line it does not.
         text = jaas_text({f"user_{USER}": PASSWORD})
         text = text.replace("\\", "\\\\") if in_a_file else text
-        for name in ("sasl", "tls"):
-            settings[f"listener.name.{name}.plain.sasl.jaas.config"] = text
+        settings["listener.name.sasl.plain.sasl.jaas.config"] = text
+        settings[f"listener.name.tls.{SCRAM.lower()}.sasl.jaas.config"] = jaas_text({}, SCRAM)
         return settings
 
     def properties(self, listener: str, dialect: str, file: Path, **others: str) -> Path:
@@ -111,12 +135,13 @@ class SecuredBroker:
         properties = {"security.protocol": PROTOCOLS[listener]}
         is_java = dialect == "java"
         if listener != "MTLS":
-            login = {"sasl.jaas.config": jaas_text({"username": USER, "password": password})}
+            mechanism = MECHANISMS[listener]
+            login = {"sasl.jaas.config": jaas_text({"username": USER, "password": password}, mechanism)}
             librdkafka = {"sasl.username": USER, "sasl.password": password}
             properties |= (
-                {"sasl.mechanism": "PLAIN", **login}
+                {"sasl.mechanism": mechanism, **login}
                 if is_java
-                else {"sasl.mechanisms": "PLAIN", **librdkafka}
+                else {"sasl.mechanisms": mechanism, **librdkafka}
             )
         if listener != "SASL":
             trusted = str(self.certificates.authority)

@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from harness.daemon import MusterDaemon
 from harness.kafka_broker import KafkaBroker
+from harness.observer import Observer
+from harness.processes import wait_until
 from harness.secured import CANARY, PROTOCOLS, SecuredBroker
 from muster.client_properties import client_settings
 from tests.test_group_commands import ROOT, fill_topic
@@ -76,6 +78,29 @@ def test_offsets_are_imported_and_listed_over_every_listener(
     (described,) = json.loads(found.stdout)
     committed = {each["partition"]: each["committed_offset"] for each in described["progress"]}
     assert committed == WANTED
+
+
+def join_and_leave(bootstrap: str, group: str) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    consumer.subscribe(["orders"])
+    wait_until(lambda: consumer.poll(0.1) or consumer.assignment(), "the group", 60)
+    consumer.close()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_groups_are_observed_and_exported_over_tls(
+    broker: SecuredBroker, tmp_path: Path, dialect: str
+) -> None:
+    group, topic = f"seen-{dialect}", f"events-{dialect}"
+    join_and_leave(broker.bootstrap("PLAINTEXT"), group)
+    config = broker.properties("TLS", dialect, tmp_path / "client.properties")
+    done = muster("observe", "--until-end", "--json", "--command-config", config)
+    assert group in {json.loads(line)["group_id"] for line in done.stdout.splitlines()}
+    store = tmp_path / "store"
+    muster("observe", "--until-end", "--store", store, "--command-config", config)
+    muster("observe", "export", store, "--topic", topic, "--command-config", config)
+    observer = Observer(broker.bootstrap("PLAINTEXT"))
+    assert sum(observer.log_ends(topic, observer.partition_count(topic)).values()) > 0
 
 
 @pytest.mark.parametrize("listener", ["SASL", "TLS"])

@@ -33,6 +33,7 @@ MOST = "listener.name.extra.max.connections"
 RATE = "listener.name.extra.max.connection.creation.rate"
 LOCATION = "listener.name.tls.ssl.keystore.location"
 KEY_PASSWORD = "listener.name.tls.ssl.key.password"
+SIZE = "listener.name.login.plain.sasl.server.max.receive.size"
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 OK = (ErrorCode.NONE, None)
 
@@ -48,6 +49,7 @@ class Running(MusterDaemon):
             "ssl.keystore.location": str(folder / "key.pem"),
             "ssl.allow.dn.changes": "true",  # Each certificate made for tests has a subject of its own.
             "listener.name.login.sasl.enabled.mechanisms": "PLAIN",
+            SIZE: "400000",
             "listener.name.login.plain.sasl.jaas.config": f'{JAAS} user_alice="alice-secret";',
             **{name.replace("_", "."): value for name, value in more.items()},
         }
@@ -155,6 +157,20 @@ def test_a_listener_has_a_maximum_of_its_own_from_the_start_on_and_at_run_time(r
     assert (MOST, "3", 3) in synonyms
     assert ("max.connections", "2147483647", 5) in synonyms
     assert running.change((MOST, None), scope=ALL) == OK
+
+
+def test_behind_a_listeners_setting_the_general_ones_are_described(running: Running) -> None:
+    """By source, the listener's own first; with a mechanism's prefix Kafka knows a few alone (F12)."""
+    key, general, most = str(running.folder / "key.pem"), "ssl.keystore.location", "max.connections"
+    assert running.change((LOCATION, key), (MOST, "9"), (most, "4000")) == OK
+    assert running.described(LOCATION) == [(key, False, [(LOCATION, key, 2), (general, key, 4)])]
+    values = [(MOST, "9", 2), (most, "4000", 2), (MOST, "2", 4), (most, "2147483647", 5)]
+    assert running.described(MOST) == [("9", False, values)]
+    assert running.change((LOCATION, None), (MOST, None), (most, None)) == OK
+    assert running.described(MOST) == [("2", False, [(MOST, "2", 4), (most, "2147483647", 5)])]
+    name, words = "listener.name.login.sasl.enabled.mechanisms", "sasl.enabled.mechanisms"
+    assert running.described(name) == [("PLAIN", False, [(name, "PLAIN", 4), (words, "GSSAPI", 5)])]
+    assert running.described(SIZE) == [(None, True, [(SIZE, None, 4)])]
 
 
 def test_strangers_count_as_connections_of_their_listener(running: Running) -> None:

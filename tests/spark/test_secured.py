@@ -56,7 +56,7 @@ def topic(observer: Observer) -> str:
     return name
 
 
-@pytest.fixture(params=[("TLS", "java"), ("MTLS", "librdkafka")], ids=lambda it: it[0])
+@pytest.fixture(params=[("TLS", "java"), ("TLS", "librdkafka"), ("MTLS", "librdkafka")], ids="-".join)
 def config(secured: SecuredBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     listener, dialect = request.param
     return secured.properties(listener, dialect, tmp_path / "client.properties")
