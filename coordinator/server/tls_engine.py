@@ -190,12 +190,6 @@ class TlsEngine:
             pieces.append(take())
         return pieces
 
-    def encrypt_small(self, data: Buffer) -> bytes:
-        """Return `data`, of 1 to `record_bytes`, as it is to be sent, by less work: most answers are small."""
-        if (written := self.encrypt_whole(data)) < len(data):
-            return b"".join([self.outgoing.read(), *self.encrypt(memoryview(data)[written:])])
-        return self.outgoing.read()
-
     def say_goodbye(self) -> None:
         """Write a close_notify. The peer's is not waited for, which is what the error says that is raised then."""
         try:

@@ -54,10 +54,12 @@ class TlsSending(asyncio.Transport):
         engine, lower = self._engine, self._lower
         assert engine is not None
         assert lower is not None
-        if len(data) <= engine.record_bytes:
-            lower.write(engine.encrypt_small(data))
-        else:
+        if len(data) > engine.record_bytes:
             lower.writelines(engine.encrypt(data))
+        elif (written := engine.encrypt_whole(data)) == len(data):  # Most answers are small.
+            lower.write(engine.outgoing.read())
+        else:
+            lower.writelines([engine.outgoing.read(), *engine.encrypt(memoryview(data)[written:])])
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
         if self._state is not State.OPEN:

@@ -71,6 +71,7 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
     __slots__ = (
         "_buffers",
         "_context",
+        "_data_received",
         "_host",
         "_inner",
         "_is_buffered",
@@ -119,26 +120,22 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
         return self._buffers.received
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._state is OPEN and not (self._is_paused or self._is_over or self._is_buffered):
-            self._read_small(nbytes)
-        elif self._state is State.HANDSHAKE:
-            self._shake_hands(self._buffers.received[:nbytes])
-        elif self._state is OPEN and not self._is_over:
-            self._take(nbytes)
-        # What comes behind the end is left out: OpenSSL would keep all of it.
-
-    def _read_small(self, nbytes: int) -> None:
-        """Hand over a request that came whole and alone, which is as a rule; else all that there is.
-
-        What `_take` does for whatever comes is done here in a third of the calls, for a heartbeat of 30 us.
-        """
-        engine, buffers = self._engine, self._buffers
-        assert engine is not None
-        if engine.rest or nbytes > engine.piece_bytes:
+        engine = self._engine
+        if (
+            self._state is not OPEN
+            or engine is None
+            or self._is_paused
+            or self._is_over
+            or self._is_buffered
+            or engine.rest
+            or nbytes > engine.piece_bytes
+        ):
             self._take(nbytes)
             return
+        # A request that came whole and alone, as most do: what `_take` does is done here in a third of the calls,
+        # 3.0 us in place of 4.7. There is room for more than a record, so nothing of it is left in OpenSSL.
+        buffers = self._buffers
         engine.incoming.write(buffers.received[:nbytes])
-        # A record takes more bytes of the socket than it has plaintext: nothing of it can be left in OpenSSL.
         try:
             count = engine.decrypt_into(PIECE_BYTES, buffers.plain)
         except ssl.SSLError as error:
@@ -148,16 +145,21 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
             self._end_of_read(engine, ssl.SSLZeroReturnError())
             return
         self._turn.cheap_left -= CHEAP_OF_A_REQUEST
-        self._inner.data_received(bytes(buffers.plain[:count]))  # type: ignore[attr-defined]
+        self._data_received(bytes(buffers.plain[:count]))
         if engine.incoming.pending or engine.outgoing.pending:
             self._read()
 
     def _take(self, nbytes: int) -> None:
-        engine = self._engine
-        assert engine is not None
-        engine.receive(self._buffers.received[:nbytes])
-        self._read()
-        engine.keep()
+        """Take whatever has come, in any state."""
+        data = self._buffers.received[:nbytes]
+        if self._state is State.HANDSHAKE:
+            self._shake_hands(data)
+        elif self._state is OPEN and not self._is_over:  # OpenSSL would keep all that comes behind the end.
+            engine = self._engine
+            assert engine is not None
+            engine.receive(data)
+            self._read()
+            engine.keep()
 
     def eof_received(self) -> bool:
         """True: this closes the transport, behind `inner` or at once."""
@@ -295,7 +297,7 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
         """Decrypt what there is and hand it over in one call; return what came behind it, as `read_all_into`."""
         filled, came_behind = engine.read_all_into(self._buffers.plain)
         if filled:
-            cast(asyncio.Protocol, self._inner).data_received(bytes(self._buffers.plain[:filled]))
+            self._data_received(bytes(self._buffers.plain[:filled]))
         return came_behind
 
     def _refuse(self, error: ssl.SSLError) -> None:
@@ -346,6 +348,8 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._inner = protocol
         self._is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
+        if not self._is_buffered:
+            self._data_received = cast(asyncio.Protocol, protocol).data_received
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._inner

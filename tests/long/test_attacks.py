@@ -25,7 +25,7 @@ from confluent_kafka import Consumer, KafkaError
 from harness.daemon import MusterDaemon
 from harness.observer import Observer
 from harness.processes import HOST, wait_until
-from harness.secured import MODULE, Certificates
+from harness.secured import MODULES, Certificates
 from harness.wire import WireClient
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -239,7 +239,7 @@ def settings_of(certificates: Certificates, given: Settings) -> dict[str, str]:
     scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
     for name in LISTENERS:
         prefix = f"listener.name.{name.lower()}"
-        settings[f"{prefix}.plain.sasl.jaas.config"] = f'{MODULE} required user_alice="{PASSWORD}";'
+        settings[f"{prefix}.plain.sasl.jaas.config"] = f'{MODULES["PLAIN"]} required user_alice="{PASSWORD}";'
         settings[f"{prefix}.scram-sha-256.sasl.jaas.config"] = scram
     return settings
 
@@ -248,7 +248,7 @@ def java_consumer(fleet: Fleet, topic: str, certificates: Certificates, file: Pa
     file.write_text(
         "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nssl.truststore.type=PEM\n"
         f"ssl.truststore.location={certificates.authority}\nsession.timeout.ms={SESSION_MS}\n"
-        f'sasl.jaas.config={MODULE} required username="alice" password="{PASSWORD}";\n'
+        f'sasl.jaas.config={MODULES["PLAIN"]} required username="alice" password="{PASSWORD}";\n'
     )
     return fleet.start_tool(
         "consumer.ConsoleConsumer",

@@ -115,7 +115,7 @@ def test_small_requests_never_make_a_connection_large() -> None:
     pair = Pair()
     for _ in range(MUCH_BYTES // 2000):
         pair.request(bytes(2000))
-        pair.engine.encrypt_small(bytes(2000))
+        pair.engine.encrypt(bytes(2000))
     assert pair.engine.record_bytes == SMALL_PIECE_BYTES
 
 
