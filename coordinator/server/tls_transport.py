@@ -132,8 +132,8 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
         ):
             self._take(nbytes)
             return
-        # A request that came whole and alone, as most do: what `_take` does is done here in a third of the calls,
-        # 3.0 us in place of 4.7. There is room for more than a record, so nothing of it is left in OpenSSL.
+        # A request that came whole and alone, as most do: what `_take` does is done here in a third of the calls.
+        # There is room for more than a record, so nothing of it is left in OpenSSL.
         buffers = self._buffers
         engine.incoming.write(buffers.received[:nbytes])
         try:
