@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -163,6 +164,14 @@ def test_a_plain_listener_is_no_load_behind_tls(daemon: MusterDaemon, beats: lis
         pytest.raises(LoadError, match=r"the TLS handshake failed: "),
     ):
         generator.run([replace(beats[0], socket=connection)], 0.1, daemon.pid, login=login())
+
+
+def test_a_connection_that_is_closed_is_a_failure(daemon: MusterDaemon, beats: list[Lane]) -> None:
+    """Not the end of the generator by a signal, as OpenSSL writes to a socket."""
+    near, far = socket.socketpair()
+    far.close()
+    with near, pytest.raises(LoadError, match=r"the TLS handshake failed: the server closed the connection$"):
+        generator.run([replace(beats[0], socket=near)], 0.1, daemon.pid, login=login())
 
 
 def test_keys_are_not_shown() -> None:

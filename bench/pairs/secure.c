@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,6 +107,7 @@ void secure_begin(const struct login *given) {
     login = given;
     if (login->keys.bytes != 3 * KEY_BYTES) give_up("the login", "its keys have another size");
     load();
+    signal(SIGPIPE, SIG_IGN); /* OpenSSL writes as a file is written to: a connection that is closed is a failure. */
     context = openssl.SSL_CTX_new(openssl.TLS_client_method());
     if (context == NULL) give_up_tls("TLS");
     openssl.SSL_CTX_ctrl(context, SET_MIN_VERSION, TLS_1_3, NULL);
