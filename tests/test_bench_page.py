@@ -21,6 +21,7 @@ TARGETS = [
     Target("one: throughput", 1.16, 1.4, at_least=True, compiled=1.42),
     Target("two: server CPU of each", 0.5, 0.6, compiled=0.61),
     Target("the floor's own CPU", 0.31, 0.5),
+    Target("a difference that noise has made negative", -1.5, 12.0, compiled=-0.5),
 ]
 
 
@@ -32,7 +33,8 @@ def test_the_rows_are_read_back_as_they_were_judged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "met", "compiled"), zip(TARGETS, (False, True, True), (True, False, None), strict=True)
+    ("made", "met", "compiled"),
+    zip(TARGETS, (False, True, True, True), (True, False, None, True), strict=True),
 )
 def test_each_build_is_judged_by_itself(made: Target, met: bool, compiled: bool | None) -> None:
     assert (made.is_met, made.is_met_compiled) == (met, compiled)

@@ -189,7 +189,7 @@ def quick(directory: Path) -> Plan:
         initial_delay_ms=50,
         bulk_megabytes=5,
         authorized_rounds=1,
-        authorized_heartbeats=240,
-        authorized_commits=40,
+        authorized_heartbeats=120,
+        authorized_commits=20,
         builds={MUSTER: ROOT, COMPILED: ROOT},  # Both columns are filled, by what needs no compiler.
     )
