@@ -1,4 +1,4 @@
-"""Where each attack of KAFKA-SECURITY.md's section F is tried: the fact, its parts, and the tests that show each.
+"""Where each attack of docs/kafka-security.md, letter F, is tried: the fact, its parts, the tests that show each.
 
 `test_attacks.py` checks that every fact of the page is here, and every test that is named.
 """
