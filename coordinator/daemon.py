@@ -37,7 +37,7 @@ from coordinator.part_settings import (
     topic_settings,
     transaction_settings,
 )
-from coordinator.runtime.clock import Clock
+from coordinator.runtime.clock import Clock, boot_ns
 from coordinator.runtime.collector import Collector
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.group_shards import group_shards
@@ -155,7 +155,7 @@ class Daemon:
         self._settings = settings
         self._group_settings = group_settings(settings)
         self._consumer_settings = consumer_group_settings(settings)
-        self._clock = Clock()
+        self._clock = Clock(elapsed_ns=boot_ns)
         self._flusher = Flusher(settings.muster_flush_threads, post)
         self._history_flusher = Flusher(1, post)  # No commit waits for the history's disk, which may hang.
         self._journal = self._journal_threads(directory, loop)

@@ -3,8 +3,9 @@
 `now_ms()` is monotonic and drives every deadline. It leaves out the time in which this process did
 not run (a paused VM, SIGSTOP, a long collection), so every deadline moves with it and no member
 expires because the daemon was stopped. The loop sets the time at which it will be awake again (`wake_by`); the
-first reading long after that, be it for a request or a timer, detects the stall. `wall_ms()` is the time
-of day, for stored times.
+first reading long after that, be it for a request or a timer, detects the stall. `elapsed_ms()` leaves out
+nothing, for what must not last longer because this process or the machine stood still: sessions of clients that
+have logged in. `wall_ms()` is the time of day, for stored times.
 """
 
 from __future__ import annotations
@@ -12,11 +13,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from threading import Lock
+from typing import Final
 
 STALL_MS = 250
 """Lateness in ms from which the loop counts as stopped, not just busy: a turn of it takes far less."""
 
 NEVER_MS = 1 << 62
+
+
+_SINCE_BOOT: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def boot_ns() -> int:
+    """Return nanoseconds since the machine was booted, also those of its sleep, where the system counts them."""
+    return time.clock_gettime_ns(_SINCE_BOOT)
 
 
 class Clock:
@@ -26,6 +36,7 @@ class Clock:
     """
 
     __slots__ = (
+        "_elapsed_ns",
         "_forgiven_ms",
         "_lock",
         "_monotonic_ns",
@@ -40,9 +51,14 @@ class Clock:
         self,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
         wall_ns: Callable[[], int] = time.time_ns,
+        elapsed_ns: Callable[[], int] | None = None,
     ) -> None:
-        """Take the functions that read the system's clocks; a simulation passes its own."""
+        """Take the functions that read the system's clocks; a simulation passes its own.
+
+        `elapsed_ns` also counts while the machine sleeps; None for as `monotonic_ns`.
+        """
         self._monotonic_ns, self._wall_ns = monotonic_ns, wall_ns
+        self._elapsed_ns = elapsed_ns or monotonic_ns
         self._forgiven_ms = 0
         self._wake_ms = self._stalled_at_ms = NEVER_MS
         self._stall_ms = 0
@@ -53,6 +69,10 @@ class Clock:
     def now_ms(self) -> int:
         now_ms = self._monotonic_ns() // 1_000_000 - self._forgiven_ms
         return now_ms if now_ms < self._stalled_at_ms else self._skip_stall()
+
+    def elapsed_ms(self) -> int:
+        """Return monotonic milliseconds, those among them in which this process, or the machine, stood still."""
+        return self._elapsed_ns() // 1_000_000
 
     def wall_ms(self) -> int:
         return self._wall_ns() // 1_000_000

@@ -21,7 +21,9 @@ class Session:
     mechanism: str = ""
     """The SASL mechanism that it logged in with; blank without a login."""
     ends_at_ms: int | None = None
-    """Monotonic time in ms from which requests are refused until it has logged in again (KIP-368); None: never."""
+    """`Clock.elapsed_ms` from which requests are refused until it has logged in again (KIP-368); None: never.
+
+    That clock goes on while the process stands still, which makes no session longer."""
 
 
 NO_SESSION: Final = Session()

@@ -69,7 +69,6 @@ class Connection(AnsweringConnection):
     def __init__(self, host: ConnectionHost, listener_name: str) -> None:
         super().__init__(host.memory_pool)
         self._host = host
-        self._apis = host.apis
         self._max_bytes = host.max_request_bytes
         self.listener_name = listener_name
         self.client_host = ""
@@ -115,6 +114,7 @@ class Connection(AnsweringConnection):
         self._sending = self._outgoing.queue
         self._gathering = Gathering(self, self._transport, self._pool)
         self._backlog = self._gathering.pieces
+        self._apis = self._host.apis  # Not sooner: it may change while TLS shakes hands.
         self.is_open = True
         self._host.on_connected(self, peer[0])
 

@@ -68,7 +68,7 @@ class EndingConnection(Connection):
 
     def _forget_if_ended(self) -> None:
         """Have prepared requests decoded again once the session has ended, which refuses them (A28)."""
-        if self._renewal.has_ended(self._clock.now_ms()):
+        if self._renewal.has_ended(self._clock.elapsed_ms()):
             self._prepared.forget()
 
     def consume(self, data: Frames) -> None:
@@ -87,13 +87,13 @@ class EndingConnection(Connection):
         if not self.is_open:
             return None
         self._prepared.forget()
-        self._renewal.begin(self._clock.now_ms())
+        self._renewal.begin(self._clock.elapsed_ms())
         assert self._gathering is not None
         return self._gathering.take()
 
     def _start(self, data: Frames, start: int, stop: int) -> bool:
         (key,) = _KEY.unpack_from(data, start)
-        admission = self._renewal.admission(key, self._clock.now_ms())
+        admission = self._renewal.admission(key, self._clock.elapsed_ms())
         if admission is Admission.SERVED:
             return super()._start(data, start, stop)
         if self._is_sending or self._unanswered:  # They were admitted, and are answered first.
@@ -137,9 +137,9 @@ class EndingConnection(Connection):
 
     def _step(self, frame: bytes) -> Step | None:
         """Have the login take one frame and do what it says; None if that fails: the connection is closed."""
-        self.last_request_ms = now_ms = self._clock.now_ms()
+        self.last_request_ms = self._clock.now_ms()
         try:
-            step = self._renewal.receive(frame, now_ms, self._clock.wall_ms())
+            step = self._renewal.receive(frame, self._clock.elapsed_ms(), self._clock.wall_ms())
         except Exception:  # A bug of ours: the client sees its connection close, the log has the trace.
             log.exception("login not handled", peer=self.peer, listener=self.listener_name)
             self.close()

@@ -158,7 +158,7 @@ class LoginConnection(asyncio.Protocol):
     def _step(self, take: Callable[[Login, int, int], Step]) -> None:
         """Have the login take what came, and do what it says; close the connection if that fails."""
         try:
-            step = take(self._login, self._host.clock.now_ms(), self._host.clock.wall_ms())
+            step = take(self._login, self._host.clock.elapsed_ms(), self._host.clock.wall_ms())
         except Exception:  # A bug of ours: the client sees its connection close, the log has the trace.
             log.exception("login not handled", peer=self._stranger.peer, listener=self._rules.listener)
             self._abort()

@@ -24,6 +24,7 @@ from coordinator.server.strangers import Strangers
 from coordinator.settings.model import Settings
 from protocol.errors import ErrorCode
 from protocol.framing import EncodedResponse, decode_response, encode_request
+from protocol.messages.heartbeat import HeartbeatResponse
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -198,6 +199,39 @@ def test_prepared_requests_hold_until_the_end(server: Server, transport: FakeTra
     assert transport.is_closed
 
 
+def test_a_session_ends_though_the_process_stood_still(
+    server: Server, transport: FakeTransport, connection: Connection
+) -> None:
+    """What members are given back of their sessions, clients get nothing of: a token is over when it is."""
+    server.clock.wake_by(NOW_MS)
+    server.now_ms += LASTS_MS
+    assert server.clock.now_ms() == NOW_MS, "a stall, which deadlines of groups leave out"
+    connection.data_received(list_groups(1))
+    assert server.started_ids() == []
+    assert transport.is_closed
+
+
+def test_a_prepared_request_amid_a_login_is_refused(server: Server, transport: FakeTransport) -> None:
+    """S30: as any other; from the handshake on none is answered by what was prepared (A28)."""
+    encoded = EncodedResponse(BEAT, 4)
+
+    def prepare(_request: Any, _version: int, frame: bytes) -> Prepared:
+        return Prepared(frame, lambda: True, lambda *_: None, answer=lambda _now_ms: encoded)
+
+    server.apis = api_table(dict.fromkeys((9, 11, 12, 16), server.handle), {12: prepare})
+    connection = connected_to(server, transport)
+    for number in (1, 2):
+        connection.data_received(heartbeat(number))
+        server.started[-1].reply(BEAT)
+    connection.data_received(heartbeat(3))
+    assert transport.answered() == [1, 2, 3], "it is prepared"
+    connection.data_received(handshake(4))
+    connection.data_received(heartbeat(5))
+    refused = decode_response(HeartbeatResponse, 4, answers(transport)[4])[1]
+    assert refused.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert transport.is_closed
+
+
 def test_prepared_requests_that_were_held_back_are_refused_after_the_end(
     server: Server, transport: FakeTransport
 ) -> None:
@@ -236,6 +270,21 @@ def test_other_tables_of_apis_change_nothing_about_the_end(
     connection.data_received(list_groups(1))
     assert not server.started
     assert transport.is_closed
+
+
+def test_the_table_of_apis_is_the_one_when_the_client_is_known(
+    server: Server, transport: FakeTransport
+) -> None:
+    """Quotas that are set while TLS shakes hands, or a client logs in, hold for it as for others."""
+    made = Connection(server, "EXT")
+    of_before = server.apis
+    asked: list[Any] = []
+    server.apis = api_table({16: lambda request, pending: asked.append(pending)})
+    made.connection_made(transport)
+    assert server.apis is not of_before
+    made.data_received(list_groups(1))
+    assert len(asked) == 1
+    assert not server.started
 
 
 # A login on the living connection.
