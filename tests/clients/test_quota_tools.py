@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.daemon import MusterDaemon
 from harness.kafka_broker import KafkaBroker
+from harness.recording_daemon import RecordingDaemon
 from tests.clients.fleet import Event, Fleet
 
 CONFIGS = "kafka.admin.ConfigCommand"
@@ -68,7 +68,7 @@ REFUSED = 7
 @pytest.fixture
 def both(tmp_path: Path) -> Iterator[tuple[Fleet, Fleet]]:
     """The tool on a Kafka and on the daemon."""
-    with KafkaBroker(tmp_path / "kafka") as kafka, MusterDaemon(tmp_path / "muster") as muster:
+    with KafkaBroker(tmp_path / "kafka") as kafka, RecordingDaemon(tmp_path / "muster") as muster:
         fleets = []
         for server, name in ((kafka, "on-kafka"), (muster, "on-muster")):
             (tmp_path / name).mkdir()
