@@ -198,7 +198,7 @@ def _held(directory: Path) -> Iterator[ScramFile]:
     Raises ScramToolError if a daemon, or another command, holds it.
     """
     files, path = Files(), directory.absolute()
-    if files.make_directory(path):
+    if files.make_directory(path, is_private=True):
         files.sync_directory(path.parent)
     elif (names := files.entries(path)) and _OF_LOG_DIRECTORIES.isdisjoint(names):
         raise ScramToolError(

@@ -220,10 +220,13 @@ class Files:
         except OSError as error:
             raise StorageError.of("stat", path, error) from error
 
-    def make_directory(self, path: Path) -> bool:
-        """Make `path`; False if it was there. Its name is safe after `sync_directory` of the parent."""
+    def make_directory(self, path: Path, *, is_private: bool = False) -> bool:
+        """Make `path`, if `is_private` for its owner alone; False if it was there.
+
+        Its name is safe after `sync_directory` of the parent.
+        """
         try:
-            path.mkdir()
+            path.mkdir(mode=0o700 if is_private else 0o777)
         except FileExistsError:
             return False
         except OSError as error:

@@ -54,6 +54,8 @@ async def serve_http(sources: Sources, turn: TurnShare) -> HttpServer | None:
     broker.bound[OPTION] = ",".join(server.addresses)
     log.info("HTTP is served", at=broker.bound[OPTION])
     _warn(listeners, has_token=token is not None)
+    if token is None and settings.authorizer_class_name:
+        log.warning("HTTP asks for no token: it shows to all who reach it what ACLs keep from them")
     return server
 
 

@@ -352,12 +352,12 @@ class FaultyFiles(Files):
         self.look("stat", path)
         return super().size_bytes(path)
 
-    def make_directory(self, path: Path) -> bool:
+    def make_directory(self, path: Path, *, is_private: bool = False) -> bool:
         if not path.is_dir():
             self.perform("mkdir", path)
             with self.guard:
                 self._folder(path.parent).change({path.name: Folder()})
-        return super().make_directory(path)
+        return super().make_directory(path, is_private=is_private)
 
     def sync_directory(self, path: Path) -> None:
         self.perform("sync", path)

@@ -79,6 +79,7 @@ def test_users_come_and_go(directory: Path) -> None:
         "bob: SCRAM-SHA-512 (8192 iterations)",
     ]
     assert stat.S_IMODE((directory / FILE_NAME).stat().st_mode) == 0o600
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert scram("delete", directory, "alice", "--mechanism", "SCRAM-SHA-256").returncode == 0
     assert scram("delete", directory, "bob").returncode == 0
     assert listed(directory) == {"alice": {"SCRAM-SHA-512": 4096}}
