@@ -218,6 +218,16 @@ def test_lists_take_no_decision_from_those_that_requests_wait_for(monkeypatch: p
     assert [question[4] for question in made._kept] == ["orders", "t0"]
 
 
+def test_the_operations_that_are_listed_are_those_that_no_deny_takes() -> None:
+    """DENY of one takes that one, DENY of ALL takes all (A4)."""
+    asked = ("User:alice", HERE, OPERATIONS, ResourceType.TOPIC, "orders")
+    every, deny = acl(operation=Operation.ALL), acl(permission=Permission.DENY)
+    allowed = [operation for operation in OPERATIONS if operation != Operation.READ]
+    assert authorizer(every, deny).permitted(*asked) == allowed
+    assert not authorizer(every, deny._replace(operation=Operation.ALL)).permitted(*asked)
+    assert authorizer(acl()).permitted(*asked) == [Operation.READ, Operation.DESCRIBE]
+
+
 def test_super_users_are_permitted_all_operations() -> None:
     made = authorizer(super_users=("User:alice",))
     assert made.permitted("User:alice", HERE, OPERATIONS, ResourceType.TOPIC, "orders") == OPERATIONS
