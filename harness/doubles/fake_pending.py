@@ -49,9 +49,10 @@ class FakePending:
 
     @property
     def describes(self) -> Callable[[str], bool] | None:
-        if self.rights is None:
+        rights, principal, host = self.rights, self.session.principal, self.client_host.removeprefix("/")
+        if rights is None:
             return None
-        return lambda name: self.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        return lambda name: rights.permits(principal, host, Operation.DESCRIBE, ResourceType.TOPIC, name)
 
     def part(self, part: Any) -> Any:
         return part

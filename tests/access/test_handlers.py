@@ -256,6 +256,15 @@ def test_topics_that_may_not_be_seen_take_no_room_on_a_page(world: World) -> Non
     ]
 
 
+def test_topics_that_were_not_named_are_no_denials(world: World) -> None:
+    """A21: who asks for all topics has asked for none that it may not see."""
+    client = Client(world, acl(OP.DESCRIBE, TOPIC, "mine"))
+    assert [each.name for each in page(client).topics] == ["mine"]
+    assert not client.rights.denials.counts
+    assert [each.error_code for each in page(client, "mine", "other").topics] == [0, HIDDEN]
+    assert client.rights.denials.counts == {CLIENT: 1}
+
+
 def test_a_cursors_form_is_looked_at_before_rights(world: World) -> None:
     client, malformed = Client(world), Cursor(topic_name="mine", partition_index=-1)
     assert [each.error_code for each in page(client, "mine", cursor=malformed).topics] == [
