@@ -20,6 +20,7 @@ class FakeConnection:
 
     def __init__(self, port: int = 9, client_software: tuple[str, str] = ("unknown", "unknown")) -> None:
         self.peer = f"127.0.0.1:{port}"
+        self.client_host = "/127.0.0.1"
         self.client_software = client_software
 
 
