@@ -5,7 +5,7 @@ Knows no socket and no authorizer: it is given functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from coordinator.security.acls import CLUSTER_NAME, Operation, ResourceType
@@ -19,6 +19,11 @@ class Client(Protocol):
 
     def permits(self, operation: Operation, resource_type: ResourceType, name: str, /) -> bool:
         """As `may`, where a no refuses nothing that was asked for: it is not logged as a denial."""
+
+    def permitted(
+        self, operations: Sequence[Operation], resource_type: ResourceType, name: str, /
+    ) -> Sequence[Operation]:
+        """Those of `operations` that it `permits`."""
 
     def may_some(self, operation: Operation, resource_type: ResourceType, /) -> bool:
         """Whether there is a resource of this type to which it may do an operation (A6)."""
@@ -150,11 +155,8 @@ class Asker:
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
         """The operations that the client may do to the resource: a bit for each, by its code (A17)."""
-        return sum(
-            1 << operation
-            for operation in OPERATIONS_OF[resource_type]
-            if self._client.permits(operation, resource_type, name)
-        )
+        permitted = self._client.permitted(OPERATIONS_OF[resource_type], resource_type, name)
+        return sum([1 << operation for operation in permitted])
 
     def cluster_operations(self) -> int:
         """The operations that it may do to the cluster; 0 without DESCRIBE (A17)."""

@@ -38,7 +38,7 @@ UNKNOWN: Final = 0
 CLOSED_FOR: Final = "a code of 0, which stands for nothing"
 ANY: Final = 1
 DESCRIBED_ON_LOOP: Final = 500
-"""ACLs that are described within the loop's turn; of more the answer is made aside, at 3 us each."""
+"""ACLs and filters that are answered for within the loop's turn; of more that is done aside, at 3 us each."""
 NO_ROOM: Final = f"There may be {MAX_ACLS} acls, with {MAX_CHARS} characters together."
 
 
@@ -69,12 +69,8 @@ class AclApis:
         if _has_unknown(wanted):
             pending.drop(CLOSED_FOR)
             return
-        authorizer = self._registry.authorizer
-        if authorizer.acl_count <= DESCRIBED_ON_LOOP:
-            pending.reply(_description(authorizer.all_acls(), wanted))
-        else:
-            acls = authorizer.all_acls()
-            pending.reply_aside(lambda: _description(acls, wanted), self._readers.submit)
+        acls = self._registry.authorizer.all_acls()
+        self._reply(pending, len(acls), lambda: _description(acls, wanted))
 
     def create(self, request: CreateAclsRequest, pending: ClientRequest) -> None:
         """CreateAcls (key 30): those that are there already are no error; good ones are made beside bad ones.
@@ -101,7 +97,7 @@ class AclApis:
 
         self._registry.create(good, on_created)
 
-    def delete(self, request: DeleteAclsRequest, pending: ClientRequest) -> None:
+    def delete(self, request: DeleteAclsRequest, pending: LargeAnswer) -> None:
         """DeleteAcls (key 31): what each filter matches; two may report the same ACL (A14).
 
         Errors per filter: INVALID_REQUEST; for all: INVALID_REQUEST (too many), KAFKA_STORAGE_ERROR.
@@ -116,18 +112,20 @@ class AclApis:
         def on_deleted(matches: list[list[Acl]] | Refused) -> None:
             if isinstance(matches, Refused):
                 failed = _failed_filter(matches.error, matches.message)
-                pending.reply(DeleteAclsResponse(filter_results=[failed] * len(filters)))
+                response = DeleteAclsResponse(filter_results=[failed] * len(filters))
+                self._reply(pending, len(filters), lambda: response)
                 return
-            found = iter(matches)
-            results = [
-                _filter_result(next(found))
-                if problem is None
-                else _failed_filter(ErrorCode.INVALID_REQUEST, problem)
-                for problem in problems
-            ]
-            pending.reply(DeleteAclsResponse(filter_results=results))
+            rows = len(problems) + sum(map(len, matches))
+            self._reply(pending, rows, lambda: _deletion(problems, matches))
 
         self._registry.delete(good, on_deleted)
+
+    def _reply(self, pending: LargeAnswer, rows: int, make: Callable[[], Any]) -> None:
+        """Answer with what `make` returns; where that are many rows, it is made and encoded aside."""
+        if rows <= DESCRIBED_ON_LOOP:
+            pending.reply(make())
+        else:
+            pending.reply_aside(make, self._readers.submit)
 
 
 def _has_unknown(given: Acl | AclFilter) -> bool:
@@ -250,6 +248,16 @@ def _filter_problem(given: AclFilter) -> str | None:
     if not _is_known(given.operation, Operation) or not _is_known(given.permission, Permission):
         return "Unknown entryFilter."
     return None
+
+
+def _deletion(problems: Sequence[str | None], matches: Sequence[list[Acl]]) -> DeleteAclsResponse:
+    """Return the answer: a filter without a problem has matched the next of `matches`."""
+    found = iter(matches)
+    results = [
+        _filter_result(next(found)) if problem is None else _failed_filter(ErrorCode.INVALID_REQUEST, problem)
+        for problem in problems
+    ]
+    return DeleteAclsResponse(filter_results=results)
 
 
 def _failed_filter(error: ErrorCode, message: str | None) -> DeleteAclsFilterResult:

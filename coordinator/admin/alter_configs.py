@@ -100,12 +100,22 @@ def _alter(
         try:
             if named[kind, name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            attempt = _permitted(broker, asked, change_of(asked.configs), request.validate_only, pending)
+            change = change_of(asked.configs)
+            if isinstance(request, IncrementalAlterConfigsRequest):
+                _check_logger(asked, pending)
+            attempt = _permitted(broker, asked, change, request.validate_only, pending)
             busy = DEFAULTS if kind == ConfigResourceType.BROKER else name
             _begin(_changing(broker, kind), busy, attempt, result, countdown)
         except Refused as refused:
             _refuse(result, refused, countdown)
     countdown.seal()
+
+
+def _check_logger(asked: Any, pending: ClientRequest) -> None:
+    """Raise Refused for a logger that the client has no right to: without loggers, nothing else asks for it."""
+    is_logger = asked.resource_type == ConfigResourceType.BROKER_LOGGER
+    if is_logger and (refused := alteration_refused(asked.resource_type, asked.resource_name, pending)):
+        raise refused
 
 
 def _permitted(

@@ -15,7 +15,7 @@ OF_CLUSTER: Final = (
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     "Cluster authorization failed.",
 )
-PROTECTED_BY: Final = {
+PROTECTED_BY: Final[dict[int, tuple[ResourceType, ErrorCode, str | None]]] = {
     int(ConfigResourceType.TOPIC): (
         ResourceType.TOPIC,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -27,6 +27,7 @@ PROTECTED_BY: Final = {
         "Group authorization failed.",
     ),
     int(ConfigResourceType.BROKER): OF_CLUSTER,
+    int(ConfigResourceType.BROKER_LOGGER): (*OF_CLUSTER[:2], None),
     int(ConfigResourceType.CLIENT_METRICS): OF_CLUSTER,
 }
 """The type of resource that protects the settings of each kind, and with which error, in Kafka's words."""

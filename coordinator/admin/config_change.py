@@ -38,10 +38,10 @@ def replacement(configs: Sequence[AlterableConfig]) -> Change:
 
 
 def incremental_change(configs: Sequence[ConfigOperationAsked]) -> Change:
-    """Return the change that applies `configs` and keeps all other settings. Raises Refused: INVALID_REQUEST."""
-    for config in configs:
-        if config.config_operation not in OPERATIONS:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {config.config_operation}")
+    """Return the change that applies `configs` and keeps all other settings. Raises Refused: INVALID_REQUEST.
+
+    Operations are looked at by the change itself: as in Kafka, that is where rights have been asked for.
+    """
     nulls = [
         config.name
         for config in configs
@@ -50,6 +50,7 @@ def incremental_change(configs: Sequence[ConfigOperationAsked]) -> Change:
     _check_names([config.name for config in configs], nulls)
 
     def change(current: Mapping[str, str], list_default: ListDefault) -> dict[str, str]:
+        _check_operations(configs)
         changed = dict(current)
         for config in configs:
             operation = ConfigOperation(config.config_operation)
@@ -67,6 +68,12 @@ def incremental_change(configs: Sequence[ConfigOperationAsked]) -> Change:
         return _checked_sizes(changed)
 
     return change
+
+
+def _check_operations(configs: Sequence[ConfigOperationAsked]) -> None:
+    for config in configs:
+        if config.config_operation not in OPERATIONS:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {config.config_operation}")
 
 
 def _checked_sizes(values: dict[str, str]) -> dict[str, str]:

@@ -41,7 +41,7 @@ def handle(broker: Broker, request: DescribeTopicPartitionsRequest, pending: Cli
     ):
         pending.reply(_malformed(request))
         return
-    hidden = {name for name in names if not _may_describe(name, pending)} if pending.is_guarded else set()
+    hidden = _hidden(names, pending, are_named=bool(request.topics))
     names -= hidden
     room = max(1, min(request.response_partition_limit, MAX_PAGE_PARTITIONS))
     response = DescribeTopicPartitionsResponse()
@@ -64,8 +64,14 @@ def handle(broker: Broker, request: DescribeTopicPartitionsRequest, pending: Cli
     pending.reply(response)
 
 
-def _may_describe(name: str, pending: ClientRequest) -> bool:
-    return pending.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+def _hidden(names: set[str], pending: ClientRequest, *, are_named: bool) -> set[str]:
+    """Return those that the client may not DESCRIBE; of what it did not name that is no denial (A21)."""
+    if not pending.is_guarded:
+        return set()
+    if are_named:
+        return {name for name in names if not pending.may(Operation.DESCRIBE, ResourceType.TOPIC, name)}
+    describes = pending.describes
+    return set() if describes is None else {name for name in names if not describes(name)}
 
 
 def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:

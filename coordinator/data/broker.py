@@ -67,6 +67,10 @@ class ClientRequest(Protocol):
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may do `operation` to the resource, now."""
 
+    @property
+    def describes(self) -> Callable[[str], bool] | None:
+        """Whether the client may know of a topic that it did not name; None: of all."""
+
     def reply(self, response: Any) -> None: ...
     def no_reply(self) -> None: ...
     def drop(self, reason: str) -> None: ...

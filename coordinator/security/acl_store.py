@@ -27,9 +27,11 @@ MAX_ACLS: Final = 20_000
 MAX_CHARS: Final = 8 << 20
 """Characters of all ACLs' names, principals and hosts together: each of the three may have 32,767."""
 MAX_CHANGED: Final = 10_000
-"""ACLs that one request may make or remove, as in Kafka (A14)."""
+"""ACLs that one request may make or remove, as in Kafka (A14); one counts for each filter that matches."""
 MAX_FILTERS: Final = 10_000
-"""Filters of one request: one that names no resource is compared with all ACLs."""
+"""Filters of one request."""
+MAX_COMPARED: Final = 1_000_000
+"""Comparisons of filters with ACLs, 1 us each, for one request; one without an exact name is compared with all."""
 
 _WHAT: Final = "file of ACLs"
 _OF_OTHERS: Final = 0o077
@@ -101,24 +103,33 @@ class AclStore:
     def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
         """Remove what any of `filters` matches, and return what each does; durable when this returns.
 
-        Raises Refused for too many, StorageError.
+        Raises Refused for too many, StorageError. An ACL counts once for each filter that matches it, as it
+        stands in the answer so often.
         """
         if len(filters) > MAX_FILTERS:
             words = f"Cannot remove acls by more than {MAX_FILTERS} filters in a single delete operation."
             raise Refused(ErrorCode.INVALID_REQUEST, words)
         matches: list[list[Acl]] = []
-        removed: dict[Acl, None] = {}
+        rows, chars, compared = MAX_CHANGED, MAX_CHARS, MAX_COMPARED
         for each in filters:
-            matching: list[Acl] = []
-            for acl in self._candidates(each):
-                if not each.matches(acl):
-                    continue
-                if len(removed) >= MAX_CHANGED:
-                    words = f"Cannot remove more than {MAX_CHANGED} acls in a single delete operation."
-                    raise Refused(ErrorCode.INVALID_REQUEST, words)
-                matching.append(acl)
-                removed[acl] = None
+            candidates = self._candidates(each)
+            compared -= len(candidates)
+            if compared < 0:
+                words = f"The filters would be compared with acls more than {MAX_COMPARED} times."
+                raise Refused(
+                    ErrorCode.INVALID_REQUEST, f"{words} Name the resources, or send fewer filters."
+                )
+            matching = [acl for acl in candidates if each.matches(acl)]
+            rows -= len(matching)
+            if rows < 0:
+                words = f"Cannot remove more than {MAX_CHANGED} acls in a single delete operation."
+                raise Refused(ErrorCode.INVALID_REQUEST, words)
+            chars -= sum(map(_chars_of, matching))
+            if chars < 0:
+                words = f"The acls that the filters match have more than {MAX_CHARS} characters together."
+                raise Refused(ErrorCode.INVALID_REQUEST, words)
             matches.append(matching)
+        removed = {acl: None for matching in matches for acl in matching}
         if removed:
             self._write([acl for acl in self._all() if acl not in removed])
             self._remove(removed)

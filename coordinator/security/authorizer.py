@@ -6,7 +6,7 @@ requests, and not where ACLs are stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import structlog
@@ -18,6 +18,8 @@ from coordinator.security.java_hosts import java_host
 
 MAX_KEPT: Final = 10_000
 """Decisions that are kept, of all connections; beyond it the one kept longest goes. 3 MB as a rule, 10 at most."""
+MAX_KEPT_LISTED: Final = 5_000
+"""Decisions beside which one that only filters a list is not kept: none of the others goes for it."""
 MAX_KEPT_CHARS: Final = 512
 """Characters of the principal and the name of a decision that is kept: clients may ask for groups of 32,767."""
 ANY_RESOURCE: Final = "hardcode"
@@ -36,6 +38,10 @@ _IMPLIED_BY: Final = {
 _ALLOWING: Final = {
     operation: _IMPLIED_BY.get(operation, frozenset({operation, Operation.ALL})) for operation in Operation
 }
+_ALLOWING_BITS: Final = {
+    operation: sum(1 << each for each in allowing) for operation, allowing in _ALLOWING.items()
+}
+_ALL_BIT: Final = 1 << Operation.ALL
 
 log = structlog.get_logger("muster.authorizer")
 
@@ -80,7 +86,11 @@ class StandardAuthorizer:
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         """Whether `principal` at `host` may do it to the resource; a denial is counted (A21)."""
-        if self.permits(principal, host, operation, resource_type, name):
+        if principal in self._super_users:
+            return True
+        question = (principal, host, operation, resource_type, name)
+        kept = self._kept.get(question)
+        if self._answer(question, self._decide) if kept is None else kept:
             return True
         self.denials.add(principal, host, operation, resource_type, name)
         return False
@@ -88,12 +98,29 @@ class StandardAuthorizer:
     def permits(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
-        """As `may`, where a no is nothing to count: operations that are listed, and lists that are filtered."""
+        """As `may`, where a no is nothing to count: lists that are filtered. A long one is not kept."""
         if principal in self._super_users:
             return True
         question = (principal, host, operation, resource_type, name)
         kept = self._kept.get(question)
-        return self._answer(question, self._decide) if kept is None else kept
+        return self._answer(question, self._decide, MAX_KEPT_LISTED) if kept is None else kept
+
+    def permitted(
+        self,
+        principal: str,
+        host: str,
+        operations: Sequence[Operation],
+        resource_type: ResourceType,
+        name: str,
+    ) -> Sequence[Operation]:
+        """Return those of `operations` that it `permits`, by one look at the ACLs; nothing of it is kept."""
+        if principal in self._super_users:
+            return operations
+        try:
+            return self._decide_each(principal, host, operations, resource_type, name)
+        except Exception:
+            self._on_failure()
+            return ()
 
     def may_some(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there is a resource of that type to which it may do `operation`; a denial is counted (A6)."""
@@ -106,20 +133,27 @@ class StandardAuthorizer:
         self.denials.add(principal, host, operation, resource_type, None)
         return False
 
-    def _answer(self, question: _Question, decide: Callable[[_Question], bool]) -> bool:
-        """Decide, and keep the decision. A bug of ours is a denial, which is not kept (A27)."""
+    def _answer(
+        self, question: _Question, decide: Callable[[_Question], bool], unless_kept: int | None = None
+    ) -> bool:
+        """Decide, and keep that, unless so many are. A bug of ours is a denial, which is not kept (A27)."""
         try:
             decided = decide(question)
         except Exception:
-            self._failures += 1
-            if self._failures % LOGGED_EVERY == 1:
-                log.exception("a decision failed, denied", failed_so_far=self._failures)
+            self._on_failure()
             return False
-        if len(question[0]) + len(question[4] or "") <= MAX_KEPT_CHARS:
+        is_kept = unless_kept is None or len(self._kept) < unless_kept
+        if is_kept and len(question[0]) + len(question[4] or "") <= MAX_KEPT_CHARS:
             if len(self._kept) >= MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
             self._kept[question] = decided
         return decided
+
+    def _on_failure(self) -> None:
+        """Count a decision that failed, behind an exception that is being handled."""
+        self._failures += 1
+        if self._failures % LOGGED_EVERY == 1:
+            log.exception("a decision failed, denied", failed_so_far=self._failures)
 
     def _decide(self, question: _Question) -> bool:
         principal, host, operation, resource_type, name = question
@@ -134,6 +168,32 @@ class StandardAuthorizer:
                 elif acl.operation in (operation, Operation.ALL):
                     return False
         return is_allowed if is_concerned else self._allow_everyone
+
+    def _decide_each(
+        self,
+        principal: str,
+        host: str,
+        operations: Sequence[Operation],
+        resource_type: ResourceType,
+        name: str,
+    ) -> Sequence[Operation]:
+        host = java_host(host)
+        allowed = denied = 0  # A bit for each operation that an ACL names, by its code.
+        is_concerned = False
+        for pattern in self._table.concerning(resource_type, name):
+            is_concerned = True
+            for acl in _of_client(pattern, principal, host):
+                if acl.permission == Permission.ALLOW:
+                    allowed |= 1 << acl.operation
+                else:
+                    denied |= 1 << acl.operation
+        if not is_concerned:
+            return operations if self._allow_everyone else ()
+        return [
+            operation
+            for operation in operations
+            if allowed & _ALLOWING_BITS[operation] and not denied & (1 << operation | _ALL_BIT)
+        ]
 
     def _decide_some(self, question: _Question) -> bool:
         """A pattern that is allowed counts unless a DENY covers it whole; no operation implies another (A6)."""

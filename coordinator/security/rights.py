@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from coordinator.security.acls import Operation, ResourceType
@@ -23,6 +24,16 @@ class Rights(Protocol):
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         """As `may`, where a no refuses nothing that was asked for, and so is no denial to count or log."""
+
+    def permitted(
+        self,
+        principal: str,
+        host: str,
+        operations: Sequence[Operation],
+        resource_type: ResourceType,
+        name: str,
+    ) -> Sequence[Operation]:
+        """Those of `operations` that it `permits`: cheaper than one question for each."""
 
     def may_some(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there is a resource of that type, it need not exist, to which it may do `operation` (A6)."""

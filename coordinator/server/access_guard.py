@@ -7,9 +7,9 @@ completed on its way to the client. Prepared requests hold until the ACLs change
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import structlog
 
@@ -23,6 +23,8 @@ from coordinator.server.api_table import Api, Handler
 from coordinator.server.guarding import Holds, guarded
 from coordinator.server.pending import GatherPart, Pending
 from coordinator.topics.registry import TopicRegistry
+
+T = TypeVar("T")
 
 log = structlog.get_logger("muster.access")
 
@@ -87,20 +89,25 @@ class ClientRights:
         self._rights, self._principal, self._host = rights, principal, host
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return self._asked(self._rights.may, operation, resource_type, name)
+        return self._asked(False, self._rights.may, operation, resource_type, name)
 
     def permits(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return self._asked(self._rights.permits, operation, resource_type, name)
+        return self._asked(False, self._rights.permits, operation, resource_type, name)
+
+    def permitted(
+        self, operations: Sequence[Operation], resource_type: ResourceType, name: str
+    ) -> Sequence[Operation]:
+        return self._asked((), self._rights.permitted, operations, resource_type, name)
 
     def may_some(self, operation: Operation, resource_type: ResourceType) -> bool:
-        return self._asked(self._rights.may_some, operation, resource_type)
+        return self._asked(False, self._rights.may_some, operation, resource_type)
 
-    def _asked(self, question: Callable[..., bool], *about: Any) -> bool:
+    def _asked(self, nothing: T, question: Callable[..., T], *about: Any) -> T:
         try:
             return question(self._principal, self._host, *about)
         except Exception:
             log.exception("denied, as rights are not known", principal=self._principal)
-            return False
+            return nothing
 
 
 class GuardedPending(Pending):

@@ -21,6 +21,10 @@ from protocol.errors import ErrorCode, OnDone
 from storage.files import StorageError
 
 NOTHING_SET: Final[Mapping[str, str]] = {}
+LOGGED_ONE_BY_ONE: Final = 10
+"""Resources of one write of the file that have a line of the log each; of more only the number is logged."""
+SHOWN_CHARS: Final = 256
+"""Characters of a name, and of a value, in a line of the log: clients choose both."""
 
 log = structlog.get_logger("muster.settings")
 
@@ -126,11 +130,15 @@ class ResourceRegistry:
             self._write()
 
     def _apply(self, changes: ResourceConfigs) -> None:
+        if len(changes) > LOGGED_ONE_BY_ONE:
+            log.info(f"{self._kind.name} altered", count=len(changes))
         for name, texts in changes.items():
             if texts:
                 self._texts[name] = texts
             else:
                 self._texts.pop(name, None)
-            log.info(f"{self._kind.name} altered", name=name, settings=dict(texts))
+            if len(changes) <= LOGGED_ONE_BY_ONE:
+                settings = {key: text[:SHOWN_CHARS] for key, text in texts.items()}
+                log.info(f"{self._kind.name} altered", name=name[:SHOWN_CHARS], settings=settings)
             for on_altered in self._on_altered:
                 on_altered(name)

@@ -20,6 +20,7 @@ class FakeConnection:
 
     def __init__(self, port: int = 9, client_software: tuple[str, str] = ("unknown", "unknown")) -> None:
         self.peer = f"127.0.0.1:{port}"
+        self.client_host = "/127.0.0.1"
         self.client_software = client_software
 
 
@@ -49,9 +50,10 @@ class FakePending:
 
     @property
     def describes(self) -> Callable[[str], bool] | None:
-        if self.rights is None:
+        rights, principal, host = self.rights, self.session.principal, self.client_host.removeprefix("/")
+        if rights is None:
             return None
-        return lambda name: self.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        return lambda name: rights.permits(principal, host, Operation.DESCRIBE, ResourceType.TOPIC, name)
 
     def part(self, part: Any) -> Any:
         return part

@@ -6,21 +6,25 @@ from typing import Any
 
 import pytest
 
+from coordinator.access.asker import Asker
 from coordinator.access.table import CHECKS
 from coordinator.access.verdict import Verdict, no_check
 from coordinator.security.acls import Operation, Permission
-from coordinator.server.access_guard import AccessGuard, GuardedPending, guarded_apis
+from coordinator.server.access_guard import AccessGuard, ClientRights, GuardedPending, guarded_apis
 from coordinator.server.api_table import api_table
 from coordinator.server.pending import Gather
 from coordinator.server.prepared import Prepared
+from coordinator.server.splitting import context_of
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.offset_commit import OffsetCommitRequest
 from tests.access.test_parts import commit
-from tests.access.world import GROUP, TOPIC, AskedPending, World, acl
+from tests.access.world import CLIENT, GROUP, TOPIC, AskedPending, World, acl
 
 OP = Operation
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -89,6 +93,25 @@ def test_a_request_that_passes_whole_is_answered_to_the_connection_itself() -> N
     world = World([acl(OP.READ, GROUP)])
     pending = world.asked(BEAT, 4, lambda request, pending: seen.append(pending))
     assert seen == [pending]
+
+
+def test_what_resolves_expressions_is_told_which_topics_its_client_may_know_of() -> None:
+    """Also JoinGroup, by which a classic member enters a consumer group; those of hidden topics are no denials."""
+    beat = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
+    join = JoinGroupRequest(
+        group_id="g", session_timeout_ms=9_000, member_id="m", protocol_type="consumer", protocols=[]
+    )
+    world = World([acl(OP.READ, GROUP), acl(OP.DESCRIBE, TOPIC, "one")])
+    seen: list[Any] = []
+    asked: list[tuple[Any, int]] = [(beat, 1), (join, 9)]
+    for request, version in asked:
+        world.asked(request, version, lambda request, pending: seen.append(pending))
+        describes = context_of(seen.pop(), None).describes
+        assert describes is not None, request
+        assert list(map(describes, ("one", "two"))) == [True, False]
+    assert world.rights.denials.counts == {}
+    world.facts.has_consumer_groups = False
+    assert CHECKS[11](join, Asker(9, ClientRights(world.rights, CLIENT, "h"), world.facts)).asks is False
 
 
 def test_an_authorizer_that_fails_permits_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,14 +164,16 @@ def test_a_replica_reads_everything_or_nothing(world: World, version: int) -> No
 # Settings.
 
 
-def altered(client: Client, *resources: tuple[int, str, list[tuple[str, str | None]]]) -> list[int]:
+def altered(
+    client: Client, *resources: tuple[int, str, list[tuple[str, str | None]]], operation: int = 0
+) -> list[int]:
     request = IncrementalAlterConfigsRequest(
         resources=[
             IncrementalAlterConfigsResource(
                 resource_type=kind,
                 resource_name=name,
                 configs=[
-                    IncrementalAlterableConfig(name=key, config_operation=0, value=value)
+                    IncrementalAlterableConfig(name=key, config_operation=operation, value=value)
                     for key, value in configs
                 ],
             )
@@ -182,10 +184,11 @@ def altered(client: Client, *resources: tuple[int, str, list[tuple[str, str | No
 
 
 KEEP: list[tuple[str, str | None]] = [("retention.ms", "1000")]
-TOPICS, GROUPS, BROKERS = (
+TOPICS, GROUPS, BROKERS, LOGGERS = (
     int(ConfigResourceType.TOPIC),
     int(ConfigResourceType.GROUP),
     int(ConfigResourceType.BROKER),
+    int(ConfigResourceType.BROKER_LOGGER),
 )
 
 
@@ -212,6 +215,29 @@ def test_the_form_is_looked_at_before_rights_and_values_of_topics_behind_them(wo
     assert altered(client, (TOPICS, "mine", [("retention.ms", None)])) == [invalid]
     assert altered(client, (BROKERS, "42", [])) == [invalid]
     assert altered(client, (TOPICS, "mine", [("retention.ms", "x")])) == [HIDDEN]
+
+
+def test_an_operation_that_is_not_known_is_looked_at_where_values_are(world: World) -> None:
+    """Behind rights; of the broker before them."""
+    asked = ((TOPICS, "mine", KEEP), (GROUPS, "g", KEEP), (BROKERS, "", KEEP), (99, "x", KEEP))
+    invalid = ErrorCode.INVALID_REQUEST
+    denied = [HIDDEN, ErrorCode.GROUP_AUTHORIZATION_FAILED, invalid, invalid]
+    assert altered(Client(world), *asked, operation=9) == denied
+    permitted = Client(world, *(acl(OP.ALTER_CONFIGS, kind) for kind in (TOPIC, GROUP, CLUSTER)))
+    assert altered(permitted, *asked, operation=9) == [invalid] * 4
+
+
+def test_the_right_to_a_logger_is_looked_at_although_there_are_none(world: World) -> None:
+    """By IncrementalAlterConfigs alone, as in Kafka, and behind the form."""
+    level: list[tuple[str, str | None]] = [("kafka.server", "INFO")]
+    logger, invalid = (LOGGERS, "1", level), ErrorCode.INVALID_REQUEST
+    assert altered(Client(world), logger) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
+    assert altered(Client(world), (LOGGERS, "1", [*KEEP, *KEEP])) == [invalid]
+    assert altered(Client(world, acl(OP.ALTER_CONFIGS, CLUSTER)), logger) == [invalid]
+    configs = [AlterableConfig(name="kafka.server", value="INFO")]
+    resource = AlterConfigsResource(resource_type=LOGGERS, resource_name="1", configs=configs)
+    answer = Client(world).ask(AlterConfigsRequest(resources=[resource]), 2)
+    assert answer.responses[0].error_code == invalid
 
 
 def test_values_of_the_broker_are_looked_at_before_rights_and_change_nothing(world: World) -> None:
@@ -254,6 +280,15 @@ def test_topics_that_may_not_be_seen_take_no_room_on_a_page(world: World) -> Non
         ("absent", HIDDEN, True),
         ("other", HIDDEN, True),
     ]
+
+
+def test_topics_that_were_not_named_are_no_denials(world: World) -> None:
+    """A21: who asks for all topics has asked for none that it may not see."""
+    client = Client(world, acl(OP.DESCRIBE, TOPIC, "mine"))
+    assert [each.name for each in page(client).topics] == ["mine"]
+    assert not client.rights.denials.counts
+    assert [each.error_code for each in page(client, "mine", "other").topics] == [0, HIDDEN]
+    assert client.rights.denials.counts == {CLIENT: 1}
 
 
 def test_a_cursors_form_is_looked_at_before_rights(world: World) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from coordinator.admin.client_quotas import ClientQuotaApis
 from coordinator.quotas import entities
@@ -70,6 +71,17 @@ def test_an_answer_leaves_when_the_change_is_on_the_disk(quotas: QuotaWorld) -> 
     quotas.world.settle()
     assert waiting.is_answered
     assert quotas.all() == {(("user", "alice"),): {"producer_byte_rate": 1.0}}
+
+
+def test_many_changes_and_long_names_make_a_short_log(quotas: QuotaWorld) -> None:
+    """One request may change 10,000 quotas, of names with 3,000 bytes."""
+    with capture_logs() as lines:
+        quotas.alter(entry({"user": "u" * 900}, producer_byte_rate=1))
+        quotas.alter(*(entry({"user": f"u{number}"}, producer_byte_rate=1) for number in range(40)))
+    assert all(len(str(line)) < 600 for line in lines)
+    assert len(lines) <= 3, "the first change of a request is written by itself"
+    assert sum(line.get("count", 1) for line in lines) == 41
+    assert "u" * 200 in lines[0]["name"]
 
 
 def test_a_change_that_cannot_be_written_is_not_in_force(

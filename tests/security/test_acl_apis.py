@@ -264,3 +264,20 @@ def test_a_restart_finds_what_was_acknowledged(world: World, tmp_path: Path) -> 
     assert again.described() == world.described()
     assert again.may("orders")
     assert not again.may("other")
+
+
+def test_the_answer_about_many_removed_acls_is_made_aside(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Filters count as the ACLs do: each is a row of the answer, also where all are refused."""
+    monkeypatch.setattr(acls_module, "DESCRIBED_ON_LOOP", 3)
+    world.create(*map(creation, "abcd"))
+    named = deletion(resource_name_filter="a")
+    pending = world.start(DeleteAclsRequest(filters=[named, named]))
+    assert pending.was_made_aside
+    assert [len(result.matching_acls) for result in pending.answer.filter_results] == [1, 1]
+    assert not world.start(DeleteAclsRequest(filters=[named, named, named])).was_made_aside
+    monkeypatch.setattr(acl_store, "MAX_FILTERS", 3)
+    refused = world.start(DeleteAclsRequest(filters=[named] * 4))
+    assert refused.was_made_aside
+    assert [result.error_code for result in refused.answer.filter_results] == [INVALID] * 4

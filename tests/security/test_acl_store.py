@@ -225,7 +225,7 @@ def test_the_size_of_all_acls_has_a_bound(tmp_path: Path, monkeypatch: pytest.Mo
 def test_one_request_makes_and_removes_so_many_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A14: once so many are to go, one more match refuses all, also of an ACL that goes already."""
+    """A14: one match more than may go refuses all, also of an ACL that goes already."""
     monkeypatch.setattr(acl_store, "MAX_CHANGED", 2)
     store, _ = opened(tmp_path)
     with pytest.raises(Refused) as refused:
@@ -247,6 +247,49 @@ def test_one_request_has_so_many_filters_at_most(tmp_path: Path, monkeypatch: py
     assert store.delete([ALL, ALL]) == [[], []]
     with pytest.raises(Refused):
         store.delete([ALL, ALL, ALL])
+
+
+def test_an_acl_counts_once_for_each_filter_that_matches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few filters of a few bytes each must not make an answer that is many times all ACLs."""
+    monkeypatch.setattr(acl_store, "MAX_CHANGED", 5)
+    store, _ = opened(tmp_path)
+    store.create([acl(1), acl(2)])
+    with pytest.raises(Refused, match="more than 5 acls") as refused:
+        store.delete([ALL, ALL, ALL])
+    assert refused.value.error is ErrorCode.INVALID_REQUEST
+    assert len(stored(tmp_path)) == 2
+    assert list(map(len, store.delete([ALL, ALL]))) == [2, 2]
+    assert stored(tmp_path) == []
+
+
+def test_the_characters_of_an_answer_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One ACL with long names and many filters."""
+    long = acl(resource_name="n" * 400)
+    monkeypatch.setattr(acl_store, "MAX_CHARS", 1_000)
+    store, _ = opened(tmp_path)
+    store.create([long])
+    with pytest.raises(Refused, match="more than 1000 characters") as refused:
+        store.delete([ALL, ALL, ALL])
+    assert refused.value.error is ErrorCode.INVALID_REQUEST
+    assert stored(tmp_path) == [long]
+    assert store.delete([ALL, ALL]) == [[long], [long]]
+
+
+def test_comparisons_are_bounded_whatever_they_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A filter with one exact name is compared with the ACLs of that name alone."""
+    monkeypatch.setattr(acl_store, "MAX_COMPARED", 5)
+    store, _ = opened(tmp_path)
+    store.create([acl(1), acl(2)])
+    absent = ALL._replace(resource_name="t9")
+    for broad in (absent._replace(pattern_type=PatternType.MATCH), ALL._replace(principal="User:bob")):
+        with pytest.raises(Refused, match="more than 5 times") as refused:
+            store.delete([broad] * 3)
+        assert refused.value.error is ErrorCode.INVALID_REQUEST
+        assert store.delete([broad] * 2) == [[], []]
+    assert store.delete([absent] * 9) == [[]] * 9
+    assert len(stored(tmp_path)) == 2
 
 
 def test_filters_find_by_name_what_they_find_by_a_look_at_all(tmp_path: Path) -> None:

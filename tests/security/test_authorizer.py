@@ -17,6 +17,7 @@ from tests.security import acl_worlds
 from tests.security.acl_worlds import acls, questions
 
 HERE = "127.0.0.1"
+OPERATIONS = [each for each in Operation if each not in (Operation.UNKNOWN, Operation.ANY, Operation.ALL)]
 
 
 def acl(**changes: Any) -> Acl:
@@ -65,6 +66,12 @@ def test_decisions_are_those_of_a_look_at_every_acl(
     for question in (*asked, *asked):
         assert made.may(*question) == acl_worlds.may(world, question, everyone)
         assert made.may_some(*question[:4]) == acl_worlds.may_some(world, question, everyone)
+        principal, host, _, resource_type, name = question
+        assert list(made.permitted(principal, host, OPERATIONS, resource_type, name)) == [
+            operation
+            for operation in OPERATIONS
+            if acl_worlds.may(world, (principal, host, operation, resource_type, name), everyone)
+        ]
     assert set(made.all_acls()) == set(world)
 
 
@@ -198,12 +205,41 @@ def test_what_was_decided_is_kept_within_a_bound(monkeypatch: pytest.MonkeyPatch
     assert all(len(question[4] or "") < 600 for question in made._kept)
 
 
+def test_lists_take_no_decision_from_those_that_requests_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metadata of all topics, with the operations of each, asks for more than are kept."""
+    monkeypatch.setattr(authorizer_module, "MAX_KEPT", 3)
+    monkeypatch.setattr(authorizer_module, "MAX_KEPT_LISTED", 2)
+    made = authorizer(acl())
+    asked = ("User:alice", HERE, Operation.READ, ResourceType.TOPIC)
+    assert made.may(*asked, "orders")
+    for number in range(9):
+        assert not made.permits(*asked, f"t{number}")
+        assert not made.permitted("User:alice", HERE, OPERATIONS, ResourceType.TOPIC, f"t{number}")
+    assert [question[4] for question in made._kept] == ["orders", "t0"]
+
+
+def test_the_operations_that_are_listed_are_those_that_no_deny_takes() -> None:
+    """DENY of one takes that one, DENY of ALL takes all (A4)."""
+    asked = ("User:alice", HERE, OPERATIONS, ResourceType.TOPIC, "orders")
+    every, deny = acl(operation=Operation.ALL), acl(permission=Permission.DENY)
+    allowed = [operation for operation in OPERATIONS if operation != Operation.READ]
+    assert authorizer(every, deny).permitted(*asked) == allowed
+    assert not authorizer(every, deny._replace(operation=Operation.ALL)).permitted(*asked)
+    assert authorizer(acl()).permitted(*asked) == [Operation.READ, Operation.DESCRIBE]
+
+
+def test_super_users_are_permitted_all_operations() -> None:
+    made = authorizer(super_users=("User:alice",))
+    assert made.permitted("User:alice", HERE, OPERATIONS, ResourceType.TOPIC, "orders") == OPERATIONS
+
+
 def test_a_decision_that_fails_is_a_denial(monkeypatch: pytest.MonkeyPatch) -> None:
     """A27: one line of the log, and nothing is kept."""
     made = authorizer(acl())
     with capture_logs() as lines:
         assert not made.may("User:alice", "not:an:address", Operation.READ, ResourceType.TOPIC, "orders")
         assert not made.may_some("User:alice", "not:an:address", Operation.READ, ResourceType.TOPIC)
+        assert not made.permitted("User:alice", "not:an:address", OPERATIONS, ResourceType.TOPIC, "orders")
     failed = [line for line in lines if line["event"] == "a decision failed, denied"]
     assert [line["log_level"] for line in failed] == ["error"]
     assert not made._kept

@@ -174,6 +174,29 @@ def test_a_heartbeat_of_a_consumer_group_ends_with_its_acl(admin: WireClient, cl
     assert client.ask(steady, 1).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
+def test_an_expression_leaves_out_what_its_client_may_not_know_of(
+    admin: WireClient, client: WireClient
+) -> None:
+    """Both topics match, and one of them is assigned."""
+    hidden = CreatableTopic(name=f"{TOPIC}-hidden", num_partitions=1, replication_factor=1)
+    assert admin.ask(CreateTopicsRequest(topics=[hidden]), 5).topics[0].error_code == 0
+    created(admin, CLIENT, (OP.READ, ResourceType.GROUP, "e"), (OP.DESCRIBE, ResourceType.TOPIC, TOPIC))
+    request = joining("e" * 22, subscribed_topic_regex=f"{TOPIC}.*", subscribed_topic_names=[])
+    request.group_id = "e"
+    answer = client.ask(request, 1)
+    while answer.assignment is None or not answer.assignment.topic_partitions:
+        assert answer.error_code == 0
+        beat_on = ConsumerGroupHeartbeatRequest(
+            group_id="e", member_id="e" * 22, member_epoch=answer.member_epoch
+        )
+        answer = client.ask(beat_on, 1)
+    ids = [bytes(each.topic_id) for each in answer.assignment.topic_partitions]
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+    assert ids == [bytes(admin.ask(asked, 12).topics[0].topic_id)]
+    client.ask(ConsumerGroupHeartbeatRequest(group_id="e", member_id="e" * 22, member_epoch=-1), 1)
+    admin.ask(DeleteTopicsRequest(topic_names=[hidden.name], timeout_ms=10_000), 5)
+
+
 def test_an_empty_group_id_of_a_client_without_rights_is_refused_as_any_other(client: WireClient) -> None:
     denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert client.ask(JoinGroupRequest(**_join_of("")), 5).error_code == denied
