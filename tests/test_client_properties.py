@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.processes import free_port
 from muster.client_properties import (
     DEFAULT_TIMEOUT_MS,
     ClientPropertiesError,
@@ -16,7 +15,6 @@ from muster.client_properties import (
     read_client_settings,
 )
 from muster.client_property_names import OF_NO_MEANING
-from muster.cluster import ClusterError, connected
 from muster.connection import Connection
 from muster.usage import UsageError
 
@@ -114,17 +112,6 @@ def test_the_file_of_an_application_serves_and_what_it_has_more_is_said_once(
 def test_nothing_that_is_about_security_is_passed_over() -> None:
     assert not [name for name in OF_NO_MEANING if name.startswith(("ssl.", "sasl.", "security."))]
     assert {"acks", "group.id", "key.deserializer", "enable.auto.commit"} <= OF_NO_MEANING
-
-
-async def test_where_credentials_may_be_what_is_wrong_it_says_so() -> None:
-    """The client library does not tell a refusal from silence."""
-    address = f"127.0.0.1:{free_port()}"
-    with pytest.raises(ClusterError, match="or none that takes these credentials"):
-        async with connected(address, client_settings(SASL)):
-            pass
-    with pytest.raises(ClusterError, match=rf"no Kafka broker answers on {address} \("):
-        async with connected(address):
-            pass
 
 
 @pytest.fixture(scope="module")
