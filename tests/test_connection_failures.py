@@ -175,3 +175,13 @@ def test_causes_are_bounded_and_the_newest_stay() -> None:
     assert str(failures.of_node(PLACES_MAX)) == str(PLACES_MAX)
     failures.add(("here", 1), TimeoutError())
     assert [place[:2] for place in failures.of_bootstrap()] == [("here", 1)]
+
+
+async def test_what_failed_before_another_server_answered_is_not_blamed_later() -> None:
+    failures = Failures()
+
+    async def start() -> None:
+        failures.add(("here", 1), TimeoutError())
+
+    await failures.heard_during(start)
+    assert failures.of_bootstrap() == []
