@@ -15,11 +15,11 @@ from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError, NodeNotReadyError
+from aiokafka.errors import BrokerResponseError, KafkaError, NodeNotReadyError
 
 from muster.client_properties import DEFAULT_BOOTSTRAP as DEFAULT_BOOTSTRAP
 from muster.client_properties import ClientSettings
-from muster.connection_failures import Failures, bootstrap_sentence, failure_sentence, hear_aiokafka
+from muster.connection_failures import Failures, bootstrap_sentence, failure_sentence, hear_aiokafka, in_words
 from protocol.codec.codec import spec
 from protocol.errors import DecodeError, EncodeError, ErrorCode
 from protocol.framing import decode_response, encode_request
@@ -206,14 +206,14 @@ class Cluster:
 
     @asynccontextmanager
     async def writer(self) -> AsyncIterator[AIOKafkaProducer]:
-        """An idempotent producer, on connections of its own."""
+        """An idempotent producer, on connections of its own. Raises ClusterError if it cannot be connected."""
         producer = AIOKafkaProducer(
             bootstrap_servers=self._bootstrap,
             enable_idempotence=True,
             **self._settings.client_arguments(),
         )
-        await self._failures.heard_during(producer.start)
         try:
+            await self._started(producer.start)
             yield producer
         finally:
             await producer.stop()
@@ -230,11 +230,21 @@ class Cluster:
             auto_offset_reset="latest" if resets else "none",
             **self._settings.client_arguments(),
         )
-        await self._failures.heard_during(consumer.start)
         try:
+            await self._started(consumer.start)
             yield consumer
         finally:
             await consumer.stop()
+
+    async def _started(self, start: Callable[[], Awaitable[None]]) -> None:
+        """Start a client with connections of its own. Raises UnreachableError if no broker takes it."""
+        try:
+            await self._failures.heard_during(start)
+        except KafkaError:
+            sentence = await bootstrap_sentence(self._bootstrap, self._failures, self._settings)
+            if sentence is None:
+                raise
+            raise UnreachableError(sentence) from None
 
 
 def is_not_available_yet(error: Exception) -> bool:
@@ -274,6 +284,14 @@ async def connected(bootstrap: str, settings: ClientSettings | None = None) -> A
         raise  # Of our own output: one of a connection is a KafkaError.
     except (KafkaError, OSError, ValueError) as error:
         sentence = await bootstrap_sentence(bootstrap, failures, settings)
-        raise ClusterError(sentence or f"no Kafka broker answers on {bootstrap} ({error})") from None
+        raise ClusterError(sentence or _unheard(bootstrap, error)) from None
     finally:
         await client.close()
+
+
+def _unheard(bootstrap: str, error: Exception) -> str:
+    """The sentence for an error of which the library's log has nothing."""
+    if isinstance(error, BrokerResponseError):
+        return f"{bootstrap}: {in_words(error)}"
+    reason = in_words(error) if isinstance(error, KafkaError) else error
+    return f"no Kafka broker answers on {bootstrap} ({reason})"

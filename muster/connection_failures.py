@@ -127,8 +127,15 @@ def failure_sentence(
         )
         if sentence is not None:
             return sentence
-    said = _one_line(error.args[0]) if error.args and isinstance(error.args[0], str) else ""
-    return f"the connection to {address} failed{said and f': {said}'}"
+    return f"the connection to {address} failed: {in_words(error)}"
+
+
+def in_words(error: BaseException) -> str:
+    """What the library's error says, as a part of a sentence: the cluster's answer, or else the error's text."""
+    if isinstance(error, BrokerResponseError):
+        return f"the cluster answers {error.message}"
+    said = error.args[0] if error.args else None
+    return _one_line(said) if isinstance(said, str) and said else type(error).__name__
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import ssl
@@ -11,14 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthorizationFailedError
 
 from harness.daemon import MusterDaemon
 from harness.processes import free_port
 from harness.secured import CANARY, SecuredBroker
 from muster.client_properties import ClientSettings, client_settings
-from muster.cluster import ClusterError, connected
-from muster.connection_failures import PLACES_MAX, Failures, failure_sentence
+from muster.cluster import ClusterError, UnreachableError, connected
+from muster.connection_failures import PLACES_MAX, Failures, failure_sentence, in_words
 from protocol.messages.list_groups import ListGroupsRequest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -165,6 +166,32 @@ def test_the_cause_is_said_and_not_what_came_of_it() -> None:
     )
     closed.__cause__ = ssl.SSLError(1, "broken off")
     assert failure_sentence("here:1", closed, ClientSettings()) == "TLS failed with here:1: it was broken off"
+
+
+def test_an_answer_of_the_cluster_is_called_by_its_name() -> None:
+    assert in_words(TopicAuthorizationFailedError({"orders"})) == (
+        "the cluster answers TOPIC_AUTHORIZATION_FAILED"
+    )
+    assert in_words(KafkaTimeoutError()) == "KafkaTimeoutError"
+
+
+async def test_an_error_of_another_kind_does_not_read_as_silence(broker: SecuredBroker) -> None:
+    """It comes up once the cluster is connected, as when a topic may not be read."""
+    address = broker.bootstrap("PLAINTEXT")
+    with pytest.raises(ClusterError) as refused:
+        async with connected(address):
+            raise TopicAuthorizationFailedError({"orders"})
+    assert str(refused.value) == f"{address}: the cluster answers TOPIC_AUTHORIZATION_FAILED"
+
+
+async def test_a_reader_that_is_refused_says_why(tmp_path: Path) -> None:
+    """It has connections of its own, so that it may find the cluster gone."""
+    with MusterDaemon(tmp_path) as daemon:
+        async with connected(daemon.bootstrap) as cluster:
+            await asyncio.to_thread(daemon.kill)
+            for opened in (cluster.reader(), cluster.writer()):
+                with pytest.raises(UnreachableError, match=f"nothing listens on {daemon.bootstrap}$"):
+                    await opened.__aenter__()
 
 
 def test_causes_are_bounded_and_the_newest_stay() -> None:
