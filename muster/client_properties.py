@@ -9,7 +9,7 @@ value is ever repeated, as it may be one. It opens no connection.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +42,13 @@ _MILLISECONDS: Final = {
 _BROKERS: Final = ("bootstrap.servers", "metadata.broker.list")  # The second is librdkafka's.
 _HONOURED: Final = frozenset({*_MILLISECONDS, *_BROKERS, "client.id", "default.api.timeout.ms"}) | OF_SECURITY
 _PASSED_OVER: Final = OF_NO_MEANING | OF_LIBRDKAFKA
+_KNOWN_AND_REFUSED: Final = frozenset(
+    {
+        *("bootstrap.controllers", "config.providers", "plugin.library.paths", "security.providers"),
+        *("sasl.login.class", "sasl.login.callback.handler.class", "sasl.client.callback.handler.class"),
+        *("ssl.engine.factory.class", "enable.ssl.certificate.verification"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +97,19 @@ def read_client_settings(path: Path) -> ClientSettings:
     except PropertiesError as error:
         raise ClientPropertiesError("; ".join(error.problems)) from None
     try:
-        return client_settings({entry.name: entry.value.strip() for entry in entries})
+        lines = {entry.name: entry.line for entry in entries}
+        return client_settings({entry.name: entry.value.strip() for entry in entries}, lines)
     except ClientPropertiesError as error:
         raise ClientPropertiesError(f"{path}: {error}") from None
 
 
-def client_settings(properties: Mapping[str, str]) -> ClientSettings:
-    """The settings that these properties stand for. Raises ClientPropertiesError, which names those refused."""
+def client_settings(properties: Mapping[str, str], lines: Mapping[str, int] | None = None) -> ClientSettings:
+    """The settings that these properties stand for. Raises ClientPropertiesError, which names those refused.
+
+    `lines` are the properties' numbers in their file, for those whose names are not shown.
+    """
     if unknown := sorted(properties.keys() - _HONOURED - _PASSED_OVER):
-        raise ClientPropertiesError(f"cannot be honoured here: {', '.join(unknown)}")
+        raise ClientPropertiesError(f"cannot be honoured here: {_shown(unknown, lines or {})}")
     arguments: dict[str, Any] = {
         argument: _milliseconds(name, properties[name])
         for name, argument in _MILLISECONDS.items()
@@ -116,6 +127,18 @@ def client_settings(properties: Mapping[str, str]) -> ClientSettings:
     return ClientSettings(
         brokers[0] if brokers else None, timeout_ms, arguments, passed_over, security=security
     )
+
+
+def _shown(unknown: Sequence[str], lines: Mapping[str, int]) -> str:
+    """The names, but for what has not the words of one: that may be a password which stands alone on its line."""
+    from coordinator.settings.kafka_names import IGNORED  # Needed only for mistakes, as is the next.
+    from coordinator.settings.shown_names import may_be_shown
+
+    known = _HONOURED | _PASSED_OVER | _KNOWN_AND_REFUSED | IGNORED
+    shown = [name for name in unknown if may_be_shown(name, known)]
+    hidden = sorted(lines.get(name, 0) for name in set(unknown) - set(shown))
+    places = [f"line {line}, which is no setting" if line else "what is no setting" for line in hidden]
+    return ", ".join(shown + places)
 
 
 def _milliseconds(name: str, value: str) -> int:

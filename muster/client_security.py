@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from coordinator.security.sasl.jaas import JaasError, parse_jaas
 from coordinator.security.tls.pem import pem
 from coordinator.security.tls.problems import TlsProblem
 from coordinator.security.tls.stores import PEM, read_key_store, read_trust_store
@@ -54,7 +55,6 @@ OF_LIBRDKAFKA: Final = frozenset(
 """Names of librdkafka's alone; others it shares with Java's client."""
 
 HONOURED: Final = OF_JAVA | OF_LIBRDKAFKA
-_JAAS_OPTION: Final = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
 _JAAS_ESCAPED: Final = re.compile(r'["\\]')
 
@@ -238,12 +238,21 @@ def _login(properties: Mapping[str, str]) -> Login:
         if missing := {"sasl.username", "sasl.password"} - properties.keys():
             raise ClientPropertiesError(f"{missing.pop()} is missing")
         return Login(mechanism, properties["sasl.username"], properties["sasl.password"])
-    module, _, options = properties.get("sasl.jaas.config", "").partition(" ")
-    given = {name: re.sub(r"\\(.)", r"\1", text) for name, text in _JAAS_OPTION.findall(options)}
-    if module != LOGIN_MODULES[mechanism] or given.keys() != {"username", "password"}:
-        wanted = f'{LOGIN_MODULES[mechanism]} required username="..." password="...";'
+    return _login_of_jaas(mechanism, properties.get("sasl.jaas.config", ""))
+
+
+def _login_of_jaas(mechanism: str, text: str) -> Login:
+    """Read as Kafka's client reads it, which passes over options that the login module has no use for."""
+    wanted = f'{LOGIN_MODULES[mechanism]} required username="..." password="...";'
+    try:
+        module = parse_jaas(text)
+    except JaasError as error:
+        raise ClientPropertiesError(f"sasl.jaas.config must be {wanted} but {error}") from None
+    if module.name != LOGIN_MODULES[mechanism] or not module.options.keys() >= {"username", "password"}:
         raise ClientPropertiesError(f"sasl.jaas.config must be {wanted}")
-    return Login(mechanism, given["username"], given["password"])
+    if module.options.get("tokenauth", "").lower() == "true":
+        raise ClientPropertiesError("sasl.jaas.config: a delegation token (tokenauth) is no login here")
+    return Login(mechanism, module.options["username"], module.options["password"])
 
 
 def _jaas(login: Login) -> str:

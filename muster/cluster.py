@@ -8,7 +8,6 @@ comes out as a `ClusterError` in one sentence. It knows no groups: see `groups.a
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from io import BytesIO
@@ -16,10 +15,11 @@ from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import BrokerResponseError, KafkaError, NodeNotReadyError
 
 from muster.client_properties import DEFAULT_BOOTSTRAP as DEFAULT_BOOTSTRAP
 from muster.client_properties import ClientSettings
+from muster.connection_failures import Failures, bootstrap_sentence, failure_sentence, hear_aiokafka, in_words
 from protocol.codec.codec import spec
 from protocol.errors import DecodeError, EncodeError, ErrorCode
 from protocol.framing import decode_response, encode_request
@@ -135,10 +135,13 @@ class _ResponseHeader:
 class Cluster:
     """A connection to a cluster, made by `connected`."""
 
-    def __init__(self, client: AIOKafkaClient, bootstrap: str, settings: ClientSettings) -> None:
+    def __init__(
+        self, client: AIOKafkaClient, bootstrap: str, settings: ClientSettings, failures: Failures
+    ) -> None:
         self._client = client
         self._bootstrap = bootstrap
         self._settings = settings
+        self._failures = failures
 
     @property
     def settings(self) -> ClientSettings:
@@ -165,12 +168,13 @@ class Cluster:
     ) -> Any:
         """Send one request of `protocol.messages` and return its answer. Raises ClusterError."""
         name = type(message).__name__
+        self._failures.listen()
         try:
             return await self._client.send(node_id, _Request(message, max_version, min_version))
         except (TimeoutError, KafkaError, OSError) as error:
-            raise UnreachableError(
-                f"{name}: broker {node_id} at {self.address(node_id)} failed: {error!r}"
-            ) from None
+            cause = (isinstance(error, NodeNotReadyError) and self._failures.of_node(node_id)) or error
+            reason = failure_sentence(self.address(node_id), cause, self._settings)
+            raise UnreachableError(f"{name}: broker {node_id}: {reason}") from None
         except EncodeError as error:  # A text that is longer than the protocol's strings may be.
             raise ClusterError(f"{name} cannot be sent: {error}") from None
         except DecodeError as error:
@@ -202,14 +206,14 @@ class Cluster:
 
     @asynccontextmanager
     async def writer(self) -> AsyncIterator[AIOKafkaProducer]:
-        """An idempotent producer, on connections of its own."""
+        """An idempotent producer, on connections of its own. Raises ClusterError if it cannot be connected."""
         producer = AIOKafkaProducer(
             bootstrap_servers=self._bootstrap,
             enable_idempotence=True,
             **self._settings.client_arguments(),
         )
-        await producer.start()
         try:
+            await self._started(producer.start)
             yield producer
         finally:
             await producer.stop()
@@ -226,11 +230,21 @@ class Cluster:
             auto_offset_reset="latest" if resets else "none",
             **self._settings.client_arguments(),
         )
-        await consumer.start()
         try:
+            await self._started(consumer.start)
             yield consumer
         finally:
             await consumer.stop()
+
+    async def _started(self, start: Callable[[], Awaitable[None]]) -> None:
+        """Start a client with connections of its own. Raises UnreachableError if no broker takes it."""
+        try:
+            await self._failures.heard_during(start)
+        except KafkaError:
+            sentence = await bootstrap_sentence(self._bootstrap, self._failures, self._settings)
+            if sentence is None:
+                raise
+            raise UnreachableError(sentence) from None
 
 
 def is_not_available_yet(error: Exception) -> bool:
@@ -257,23 +271,27 @@ async def retried(
 @asynccontextmanager
 async def connected(bootstrap: str, settings: ClientSettings | None = None) -> AsyncIterator[Cluster]:
     """Connect to the cluster behind `bootstrap` (host:port, several with commas). Raises ClusterError."""
-    _quiet_aiokafka()
+    hear_aiokafka()
     settings = settings or ClientSettings()
     client = AIOKafkaClient(bootstrap_servers=bootstrap, **settings.client_arguments())
+    failures = Failures()
     try:
-        await client.bootstrap()
+        await failures.heard_during(client.bootstrap)
         if not client.cluster.brokers():
             raise ClusterError(f"{bootstrap} answers, but its metadata names no broker")
-        yield Cluster(client, bootstrap, settings)
+        yield Cluster(client, bootstrap, settings, failures)
     except BrokenPipeError:
         raise  # Of our own output: one of a connection is a KafkaError.
     except (KafkaError, OSError, ValueError) as error:
-        secured = "" if settings.is_plaintext else ", or none that takes these credentials and certificates"
-        raise ClusterError(f"no Kafka broker answers on {bootstrap}{secured} ({error})") from None
+        sentence = await bootstrap_sentence(bootstrap, failures, settings)
+        raise ClusterError(sentence or _unheard(bootstrap, error)) from None
     finally:
         await client.close()
 
 
-def _quiet_aiokafka() -> None:
-    """Keep aiokafka's log off the terminal: its failures are raised, and shown in a sentence."""
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL + 1)
+def _unheard(bootstrap: str, error: Exception) -> str:
+    """The sentence for an error of which the library's log has nothing."""
+    if isinstance(error, BrokerResponseError):
+        return f"{bootstrap}: {in_words(error)}"
+    reason = in_words(error) if isinstance(error, KafkaError) else error
+    return f"no Kafka broker answers on {bootstrap} ({reason})"

@@ -31,6 +31,51 @@ def test_a_login_reads_the_same_in_either_clients_names() -> None:
     assert (login.username, login.password) == (USER, PASSWORD)
 
 
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{MODULE} required username=admin password=adminpw;",
+        f"{MODULE} required username='admin' password='adminpw';",
+        f'{MODULE} REQUIRED username="admin" password="adminpw" serviceName="kafka";',
+        f'{MODULE} required password="\\141dminpw" username = "admin" ;',
+        f'{MODULE}\n required // of the tools\n username="admin"\n password="adminpw";',
+    ],
+)
+def test_a_login_in_jaas_is_read_as_kafka_reads_it(text: str) -> None:
+    """Words, either quotes, any case of the flag, further options, octal escapes, comments."""
+    login = client_security(SASL | {"sasl.jaas.config": text}).login
+    assert login is not None
+    assert (login.username, login.password) == ("admin", "adminpw")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (f'{MODULE} required username="al" password="hunter2"', 'password="..."; but does not end in a'),
+        (f"{MODULE} username=al password=hunter2;", 'password="..."; but has no control flag'),
+        (f"{MODULE} required username=al password=hunter2; x required;", "more than one login module"),
+        (f"{SCRAM_MODULE} required username=al password=hunter2;", f"must be {MODULE}"),
+        ("", "names no login module"),
+    ],
+)
+def test_what_is_no_login_in_jaas_is_refused_without_its_text(text: str, sentence: str) -> None:
+    with pytest.raises(ClientPropertiesError, match=r"^sasl\.jaas\.config must be ") as refused:
+        client_security(SASL | {"sasl.jaas.config": text})
+    assert sentence in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_delegation_token_is_not_taken_for_a_password() -> None:
+    jaas = f'{SCRAM_MODULE} required username="id" password="hunter2" tokenauth="true";'
+    with pytest.raises(ClientPropertiesError, match="a delegation token") as refused:
+        client_security({**SASL, "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": jaas})
+    assert "hunter2" not in str(refused.value)
+
+
 def forms(certificates: Certificates) -> list[dict[str, str]]:
     own, trusted = certificates.client, certificates.authority
     key, separator, chain = own.read_text().partition("-----BEGIN CERTIFICATE-----")

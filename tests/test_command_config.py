@@ -21,7 +21,7 @@ from harness.daemon import MusterDaemon
 from harness.kafka_broker import KafkaBroker
 from harness.observer import Observer
 from harness.processes import wait_until
-from harness.secured import CANARY, PROTOCOLS, SecuredBroker
+from harness.secured import CANARY, MECHANISMS, PROTOCOLS, USER, SecuredBroker
 from muster.client_properties import client_settings
 from tests.test_group_commands import ROOT, fill_topic
 
@@ -108,7 +108,11 @@ def test_a_wrong_password_is_a_sentence(broker: SecuredBroker, tmp_path: Path, l
     wrong = broker.security(listener, "librdkafka", f"{CANARY}-but-wrong")
     config = broker.properties(listener, "librdkafka", tmp_path / "client.properties", **wrong)
     done = muster("log", "import", rows(tmp_path / "rows.jsonl", GROUP), "--command-config", config, status=2)
-    sentence = f"muster: no Kafka broker answers on {broker.bootstrap(listener)}, or none that takes these"
+    mechanism = MECHANISMS[listener]
+    sentence = (
+        f"muster: the broker at {broker.bootstrap(listener)} refused the login of user {USER} by {mechanism}: "
+        "Authentication failed"
+    )
     assert done.stderr.splitlines()[-1].startswith(sentence)
 
 
@@ -118,7 +122,8 @@ def test_a_server_of_another_authority_is_not_trusted(broker: SecuredBroker, tmp
     other = {"ssl.truststore.location": str(broker.certificates.client)}
     strange = broker.properties("TLS", "java", tmp_path / "strange.properties", **other)
     done = muster("groups", "list", "--command-config", strange, status=1)
-    assert "or none that takes these credentials and certificates" in done.stderr
+    said = f"muster: TLS failed with {broker.bootstrap('TLS')}: certificate verify failed: "
+    assert done.stderr.startswith(said)
     elsewhere = broker.bootstrap("TLS").replace("127.0.0.1", "127.0.0.2")
     assert muster("groups", "list", "--command-config", config).returncode == 0
     muster("groups", "list", "--bootstrap", elsewhere, "--command-config", config, status=1)
@@ -128,7 +133,16 @@ def test_a_client_without_its_certificate_is_refused(broker: SecuredBroker, tmp_
     config = broker.properties("MTLS", "java", tmp_path / "client.properties")
     lines = [line for line in config.read_text().splitlines() if not line.startswith("ssl.keystore")]
     config.write_text("\n".join(lines))
-    muster("groups", "list", "--command-config", config, status=1)
+    done = muster("groups", "list", "--command-config", config, status=1)
+    assert done.stderr.startswith(f"muster: TLS failed with {broker.bootstrap('MTLS')}: ")
+
+
+def test_a_mechanism_that_the_listener_lacks_is_named(broker: SecuredBroker, tmp_path: Path) -> None:
+    other = {"sasl.mechanisms": "SCRAM-SHA-256"}
+    config = broker.properties("TLS", "librdkafka", tmp_path / "client.properties", **other)
+    done = muster("groups", "list", "--command-config", config, status=1)
+    listener = f"the listener at {broker.bootstrap('TLS')}"
+    assert done.stderr == f"muster: {listener} does not offer SCRAM-SHA-256 (it offers SCRAM-SHA-512)\n"
 
 
 @pytest.mark.parametrize("listener", PROTOCOLS)

@@ -182,10 +182,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "protocol",
     ),
     # It starts the daemon, and knows no other part of it.
-    # Stores of keys and certificates it reads as the daemon does.
+    # A login, and stores of keys and certificates, it reads as the daemon does.
     "muster": (
         "muster",
         "coordinator.daemon",
+        "coordinator.security.sasl.jaas",
         "coordinator.security.tls",
         "coordinator.settings",
         "protocol",

@@ -127,6 +127,15 @@ def test_a_name_like_nothing_known_is_refused_without_a_guess() -> None:
     assert problems({"colour": "blue"}) == ["unknown setting colour (flag): neither Kafka nor Muster has it"]
 
 
+def test_a_password_that_reads_as_a_name_in_a_file_is_not_repeated(tmp_path: Path) -> None:
+    """It stands behind a line that goes on, and then on a line of its own; no origin is made up for a flag."""
+    config = properties(tmp_path, "ssl.keystore.password=\\\n\nCANARY-hunter2\nCANARY.hunter2=1\n")
+    assert problems(config=config) == [
+        f"server.properties:{line} has no setting that Kafka or Muster knows: is it a part of the line before?"
+        for line in (3, 4)
+    ]
+
+
 def test_a_variable_that_nearly_names_a_setting_is_refused() -> None:
     reported = problems(environment={"MUSTER_GROUP_INITAL_REBALANCE_DELAY_MS": "0"})
     assert reported == [

@@ -24,7 +24,8 @@ from coordinator.settings.secrets import HIDDEN, is_secret
 
 ENVIRONMENT_PREFIX: Final = "MUSTER_"
 _OWN_PREFIX: Final = "muster."
-_CLOSE_ENOUGH: Final = 0.8  # difflib's ratio: one or two letters wrong in a name of this length.
+FLAG: Final = "flag"
+"""The origin of what the command line says."""
 
 
 class SettingsError(Exception):
@@ -132,7 +133,7 @@ def _from_flags(overrides: Mapping[str, str | None], gathering: _Gathering) -> l
             gathering.problems.append(f"--override {name} must be NAME=VALUE")
             gathering.doubtful.add(name.strip())
         else:
-            given.append((name.strip(), _SourcedText(text, "flag")))
+            given.append((name.strip(), _SourcedText(text, FLAG)))
     return given
 
 
@@ -260,12 +261,17 @@ def _check_together(
 
 
 def _unknown_name_problem(name: str, origin: str) -> str:
-    close = _closest(name, OPTIONS | IGNORED | RETIRED)
+    from coordinator.settings.shown_names import may_be_shown  # Needed only for mistakes.
+
+    known = OPTIONS | IGNORED | RETIRED
+    close = _closest(name, known)
+    if origin != FLAG and not may_be_shown(name, known):
+        return f"{origin} has no setting that Kafka or Muster knows: is it a part of the line before?"
     hint = f"; did you mean {close}?" if close else ": neither Kafka nor Muster has it"
     return f"unknown setting {name} ({origin}){hint}"
 
 
 def _closest(name: str, names: Iterable[str]) -> str | None:
-    import difflib  # Needed only for mistakes.
+    from coordinator.settings.shown_names import closest  # Needed only for mistakes.
 
-    return next(iter(difflib.get_close_matches(name, sorted(names), n=1, cutoff=_CLOSE_ENOUGH)), None)
+    return closest(name, names)

@@ -18,6 +18,7 @@ from aiokafka.structs import TopicPartition as ClientPartition
 
 from coordinator.effects import GroupEvent
 from muster.cluster import Cluster, ClusterError, UnreachableError
+from muster.connection_failures import in_words
 from muster.observe.evidence import At
 from muster.observe.fold import Fold
 from muster.observe.store import Source
@@ -168,7 +169,7 @@ class Follower:
                     self._progress.reported_from = ends | self._progress.reported_from
                 await self._read(cluster, consumer, stop, ends if until_end else None)
         except KafkaError as error:
-            raise ClusterError(f"reading {TOPIC}: {error!r}") from None
+            raise ClusterError(f"reading {TOPIC}: {in_words(error)}") from None
         await self._checkpoint()
 
     async def _begin(self, consumer: AIOKafkaConsumer) -> dict[int, int]:

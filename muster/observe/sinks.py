@@ -18,6 +18,7 @@ from coordinator.effects import GroupEvent
 from coordinator.history.events import TOPIC, HistoryError, encode_event
 from coordinator.history.topic import BATCH_BYTES, history_topic_config
 from muster.cluster import Cluster, ClusterError, check, retried
+from muster.connection_failures import in_words
 from muster.groups.event_records import read_event
 from muster.observe.follow import Sink
 from muster.observe.lines import event_line
@@ -75,7 +76,7 @@ class TopicSink:
                 f"this cluster lets no client write to {self._topic}: choose another topic"
             ) from None
         except KafkaError as error:
-            raise ClusterError(f"writing to {self._topic}: {error!r}") from None
+            raise ClusterError(f"writing to {self._topic}: {in_words(error)}") from None
 
     async def _send_all(self, events: list[GroupEvent]) -> None:
         sent = [await self._send(event) for event in events]
