@@ -97,7 +97,7 @@ ATTACKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "rules": (_FUZZ, "security/tls/test_names.py::test_any_text_is_a_rule_or_refused"),
         "one sentence and exit 2": (
-            "security/tls/test_tls_daemon.py::test_a_store_that_cannot_be_read_is_one_sentence_and_no_start",
+            "security/tls/test_tls_start.py::test_a_store_that_cannot_be_used_is_one_sentence_and_exit_status_2",
         ),
     },
     "F7": {
