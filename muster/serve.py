@@ -18,8 +18,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from coordinator.settings.http_listeners import http_listener
 from coordinator.settings.model import Settings
 from coordinator.settings.sources import LoadedSettings, SettingsError, load
+from coordinator.settings.unusable import UnusableSettings
 from muster.log_output import configure_log, structlog  # Before any import of structlog.
 from muster.sentences import cut, say
 
@@ -47,6 +49,9 @@ def serve_command(arguments: Sequence[str], started_s: float) -> int:
         for problem in error.problems:
             say(problem)
         return STATUS_NOT_UNDERSTOOD
+    if _has_tls(loaded.settings):
+        # It asks for renewed certificates, also of a daemon that is starting or stopping.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     configure_log(loaded.settings.muster_log_level)
     _log_ignored_settings(loaded)
     return _run(loaded.settings, started_s)
@@ -97,6 +102,12 @@ def overrides_of(flags: argparse.Namespace) -> dict[str, str | None]:
     return overrides
 
 
+def _has_tls(settings: Settings) -> bool:
+    return any(each.protocol.has_tls for each in settings.endpoints) or any(
+        http_listener(each).is_tls for each in settings.muster_http_listeners
+    )
+
+
 def _log_ignored_settings(loaded: LoadedSettings) -> None:
     log = structlog.get_logger()
     if loaded.ignored:
@@ -115,6 +126,9 @@ def _run(settings: Settings, started_s: float) -> int:
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(_serve_until_signalled(settings, started_s))
+    except UnusableSettings as error:
+        say(error)
+        return STATUS_NOT_UNDERSTOOD
     except StartupError as error:
         say(error)
         return STATUS_FAILED

@@ -15,6 +15,7 @@ from coordinator.http.work import StepQueue
 from coordinator.runtime.turn_share import TurnShare
 from coordinator.security.tls.problems import TlsProblem
 from coordinator.settings.http_listeners import OPTION, HttpListener, http_listener
+from coordinator.settings.unusable import UnusableSettings
 
 __all__ = ["HttpBindError", "Sources", "serve_http"]
 
@@ -26,7 +27,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 async def serve_http(sources: Sources, turn: TurnShare) -> HttpServer | None:
     """Serve HTTP where the settings say; return None if the default port is taken, as HTTP is then left out.
 
-    Raises HttpBindError for a listener that was set by hand, and for a token or a key store that cannot be used.
+    Raises HttpBindError for a listener that was set by hand, and UnusableSettings for a token or a key store.
     DescribeConfigs shows what was bound.
     """
     settings, broker = sources.settings, sources.broker
@@ -35,7 +36,7 @@ async def serve_http(sources: Sources, turn: TurnShare) -> HttpServer | None:
         token = bearer_token(settings)
         stores = HttpStores(settings) if any(each.is_tls for each in listeners) else None
     except (TokenError, TlsProblem) as problem:
-        raise HttpBindError(f"HTTP cannot be served: {problem}") from None
+        raise UnusableSettings(f"HTTP cannot be served: {problem}") from None
     steps = StepQueue(asyncio.get_running_loop().call_soon, turn.is_over, broker.readers.submit)
     names = [each.host for each in listeners]
     names += [each.advertised_host for each in settings.endpoints]

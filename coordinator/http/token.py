@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from coordinator.http.exchange import HttpProblem
+from coordinator.security.regular_file import read_regular
 from coordinator.settings.operators import OperatorSettings
 
 log = structlog.get_logger("muster.http")
@@ -25,6 +26,8 @@ TOKEN_MIN: Final = 16
 """Fewest characters of a token: with fewer it can be tried out."""
 
 TOKEN_MAX: Final = 1024
+FILE_BYTES_MAX: Final = 1 << 16
+"""Of the file with the token; a larger one was named by mistake."""
 LOG_EACH: Final = 1000
 """Of requests that are refused the first is logged, and each of that number."""
 
@@ -75,8 +78,7 @@ def bearer_token(settings: OperatorSettings) -> BearerToken | None:
 
 def _read(file: Path) -> str:
     try:
-        with file.open(encoding="ascii") as opened:
-            return opened.read(TOKEN_MAX + 2).rstrip("\r\n")
+        return read_regular(file, FILE_BYTES_MAX).decode("ascii").rstrip("\r\n")
     except OSError as error:
         raise TokenError(f"muster.http.token.file {file} cannot be read: {error.strerror or error}") from None
     except ValueError:

@@ -20,6 +20,7 @@ from coordinator.settings.listeners import ListenerConfig, SecurityProtocol
 from coordinator.settings.login_rules import MECHANISMS_OPTION
 from coordinator.settings.model import Settings
 from coordinator.settings.prefixed import ListenerSettings
+from coordinator.settings.unusable import UnusableSettings
 
 MakeMechanism: TypeAlias = Callable[[LoginModule, ListenerSettings], Mechanism]
 """Makes a mechanism as one listener has it, of what JAAS says and of its other settings."""
@@ -42,7 +43,7 @@ class Entrance:
 log = structlog.get_logger("muster.server")
 
 
-class EntranceError(Exception):
+class EntranceError(UnusableSettings):
     """Raised for a listener that cannot be secured as its settings say; one sentence."""
 
 

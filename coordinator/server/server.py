@@ -29,7 +29,6 @@ from coordinator.server.ending_connection import connection_for
 from coordinator.server.entrances import (
     OWN_MECHANISMS,
     Entrance,
-    EntranceError,
     close_entrances,
     open_entrances,
 )
@@ -110,14 +109,9 @@ class Server:
         self._bound: list[str] = []
 
     async def listen(self, listeners: Iterable[ListenerConfig]) -> None:
-        """Open every listener. Raises BindError, with none left open, if one cannot be opened."""
+        """Open every listener. Raises EntranceError or BindError, with none left open, if one cannot be."""
         listeners = tuple(listeners)
-        try:
-            self._entrances = open_entrances(
-                listeners, self._settings, self.apis, self.mechanisms, self.tls.open
-            )
-        except EntranceError as error:
-            raise BindError(str(error)) from error
+        self._entrances = open_entrances(listeners, self._settings, self.apis, self.mechanisms, self.tls.open)
         for listener in listeners:
             try:
                 await self._listen(listener)

@@ -11,7 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import structlog
 
@@ -188,7 +188,7 @@ class TlsListeners:
         self._texts: Texts = {}  # What is set at run time for this node.
         self._timer: asyncio.TimerHandle | None = None
         self._has_begun = False
-        self._has_signal = False
+        self._signal_before: Any = None  # What SIGHUP did before it meant this; None: it does not.
         self._is_running = False
         self._is_wanted = False
 
@@ -220,16 +220,18 @@ class TlsListeners:
             return
         self._has_begun = True
         if threading.current_thread() is threading.main_thread():  # No other can be sent signals.
+            before = signal.getsignal(signal.SIGHUP)
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
-            self._has_signal = True
+            self._signal_before = before
         self._arm()
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._has_signal:
-            self._has_signal = False
+        if self._signal_before is not None:
             asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+            signal.signal(signal.SIGHUP, self._signal_before)
+            self._signal_before = None
 
     def _arm(self) -> None:
         if self._interval_ms > 0:

@@ -21,7 +21,7 @@ import structlog
 from coordinator.runtime.turn_share import TurnShare
 from coordinator.server.strangers import Stranger
 from coordinator.server.tls_engine import PIECE_BYTES, WANT_READ, LargePieces, TlsEngine
-from coordinator.server.tls_hello import is_whole
+from coordinator.server.tls_hello import HandshakeRefused, PlainHandshake
 from coordinator.server.tls_sending import OPEN, State, TlsSending
 
 CHEAP_OF_A_REQUEST: Final = 1
@@ -56,7 +56,7 @@ class TlsHost(Protocol):
         """A client has connected; `transport` may be closed or aborted within the call."""
 
     def on_hello(self, transport: TlsTransport, held_bytes: int) -> None:
-        """So much of the client's first record is kept until all of it is there; `transport` may be aborted."""
+        """So much of the client's handshake is kept until a message is whole; `transport` may be aborted."""
 
     def on_handshake(self, transport: TlsTransport) -> None:
         """The handshake is done. The protocol behind is about to hear of it, unless this closes `transport`."""
@@ -82,6 +82,7 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
         "_is_put_off",
         "_is_scheduled",
         "_loop",
+        "_plain",
         "_reason",
         "_turn",
         "_waiting",
@@ -98,7 +99,8 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
         self._host = host
         self._buffers = host.tls_buffers
         self._turn = host.turn
-        self._waiting = b""  # What has come of the handshake, and is not OpenSSL's yet.
+        self._waiting = b""  # What has come of the handshake while its next step is put off.
+        self._plain: PlainHandshake | None = PlainHandshake()  # Until the handshake is done.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reason = ""  # Why there was no handshake, or why what followed could not be read.
         self._is_known = False  # Whether `inner` has heard of the connection.
@@ -198,15 +200,7 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
         """Take a step of the handshake, in a later turn if this one is over: it takes half a ms of CPU."""
         if self._is_put_off:
             self._waiting += data
-            return
-        if self._engine is None:  # A client that says nothing, or little, costs none of OpenSSL's memory.
-            self._waiting += data
-            if not is_whole(self._waiting):
-                self._host.on_hello(self, len(self._waiting))
-                return
-            data, self._waiting = memoryview(self._waiting), b""
-            self._host.on_hello(self, 0)
-        if self._turn.is_over():
+        elif self._turn.is_over():
             assert self._lower is not None
             self._is_put_off, self._waiting = True, bytes(data)
             self._lower.pause_reading()
@@ -222,6 +216,21 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
             self._maybe_resume()
 
     def _step(self, data: memoryview) -> None:
+        """Hand OpenSSL what is whole. A client that says nothing, or little, costs none of its memory."""
+        plain = self._plain
+        assert plain is not None
+        try:
+            while self._state is State.HANDSHAKE and (whole := plain.receive(data)):
+                self._advance(plain, memoryview(whole))
+                data = data[:0]
+        except HandshakeRefused as refused:
+            assert self._lower is not None
+            self._lower.write(refused.record)
+            self._give_up(str(refused))
+        if self._state is State.HANDSHAKE:
+            self._host.on_hello(self, plain.held_bytes)
+
+    def _advance(self, plain: PlainHandshake, data: memoryview) -> None:
         engine = self._engine
         if engine is None:
             engine = self._engine = TlsEngine(self._context, self._buffers.large)
@@ -231,8 +240,13 @@ class TlsTransport(asyncio.BufferedProtocol, TlsSending):
         except ssl.SSLError as error:
             self._give_up(_reason_of(error))
             return
-        self._drain()
+        if answer := engine.outgoing.read():
+            assert self._lower is not None
+            plain.on_answer(answer)
+            self._lower.write(answer)
         if is_done:
+            self._plain = None
+            self._host.on_hello(self, 0)
             self._begin()
         engine.keep()
 

@@ -63,6 +63,11 @@ def read_properties_file(path: Path) -> list[Property]:
         raise PropertiesError([f"cannot read {path}: {error.strerror or error}"]) from None
     if len(content) > MAX_FILE_BYTES:
         raise PropertiesError([f"{path} is larger than {MAX_FILE_BYTES} bytes: is it a properties file?"])
+    return properties_in(content, path)
+
+
+def properties_in(content: bytes, path: Path) -> list[Property]:
+    """Return the entries of `content`, as `path` has it, in order. Raises PropertiesError."""
     try:
         return parse_properties(_text(content))
     except PropertiesError as error:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from coordinator.settings.properties import MAX_FILE_BYTES, PropertiesError, read_properties_file
+from coordinator.security.regular_file import read_regular
+from coordinator.settings.properties import MAX_FILE_BYTES, PropertiesError, properties_in
 
 NAMES_OPTION: Final = "config.providers"
 PREFIX: Final = "config.providers."
@@ -60,8 +61,11 @@ class PropertiesFiles:
     allowed: tuple[Path, ...]
 
     def __call__(self, path: str, key: str) -> str:
+        file = _allowed_path(path, self.allowed)
         try:
-            entries = read_properties_file(_allowed_path(path, self.allowed))
+            entries = properties_in(read_regular(file, MAX_FILE_BYTES), file)
+        except OSError as error:
+            raise ProviderError(f"cannot read {file}: {error.strerror or error}") from None
         except PropertiesError as error:
             raise ProviderError("; ".join(error.problems)) from None
         values = [entry.value for entry in entries if entry.name == key]
@@ -81,16 +85,11 @@ class Directories:
         if key != file.name or not key:
             raise ProviderError(f"{key} is no name of a file")
         try:
-            with file.open("rb") as opened:
-                content = opened.read(MAX_FILE_BYTES + 1)
-            text = content.decode()
+            return read_regular(file, MAX_FILE_BYTES).decode()
         except OSError as error:
             raise ProviderError(f"cannot read {file}: {error.strerror or error}") from None
         except UnicodeDecodeError:
             raise ProviderError(f"{file} is not in UTF-8") from None
-        if len(content) > MAX_FILE_BYTES:
-            raise ProviderError(f"{file} is larger than {MAX_FILE_BYTES} bytes")
-        return text
 
 
 class Providers:

@@ -220,7 +220,7 @@ def test_what_cannot_be_used_keeps_the_daemon_from_starting(
         timeout=PATIENCE_S,
         check=False,
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert sentence in done.stderr.splitlines()[-1]
     assert "canary" not in done.stdout + done.stderr
 

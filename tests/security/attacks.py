@@ -17,6 +17,7 @@ _TLS: Final = "security/tls/test_tls_attacks.py::"
 _TRANSPORT: Final = "security/tls/test_tls_transport.py::"
 _STATES: Final = "security/test_states.py::"
 _SESSIONS: Final = "server/test_sessions.py::"
+_HELLO: Final = "security/tls/test_tls_hello.py::"
 _TABLE: Final = "access/test_table.py::"
 _ACCESS: Final = "server/test_access_daemon.py::"
 _SECRETS: Final = "security/test_secrets.py::"
@@ -35,7 +36,10 @@ ATTACKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "one TLS object": (
             _TRANSPORT + "test_a_silent_client_costs_none_of_openssls_memory",
-            _TRANSPORT + "test_half_a_hello_costs_what_it_holds_and_none_of_openssls_memory",
+            _HELLO + "test_half_a_hello_costs_what_it_holds_and_none_of_openssls_memory",
+            _HELLO + "test_a_hello_that_claims_too_much_never_reaches_openssl",
+            _HELLO + "test_a_second_hello_that_claims_too_much_never_reaches_openssl",
+            _HELLO + "test_a_certificate_that_claims_too_much_never_reaches_openssl",
         ),
         "10,000 that claim 512 KiB": (_CROWD,),
     },
@@ -93,7 +97,7 @@ ATTACKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "rules": (_FUZZ, "security/tls/test_names.py::test_any_text_is_a_rule_or_refused"),
         "one sentence and exit 2": (
-            "security/tls/test_tls_daemon.py::test_a_store_that_cannot_be_read_is_one_sentence_and_no_start",
+            "security/tls/test_tls_start.py::test_a_store_that_cannot_be_used_is_one_sentence_and_exit_status_2",
         ),
     },
     "F7": {

@@ -436,7 +436,7 @@ def test_keys_that_cannot_be_read_at_the_start_are_one_sentence(tmp_path: Path) 
     with pytest.raises(RuntimeError) as failed:
         daemon.start()
     named = f"{URL}=file://{tmp_path}/absent.json"
-    sentence = f"the listener SASL_PLAINTEXT has no keys for tokens: {named}: it is no file"
+    sentence = f"the listener SASL_PLAINTEXT has no keys for tokens: {named}: it cannot be read: No such file"
     assert sentence in str(failed.value)
     assert "Traceback" not in daemon.log_path.read_text()
 

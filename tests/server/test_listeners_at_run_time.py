@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import stat
@@ -316,3 +317,22 @@ def test_what_was_set_is_kept_and_its_secrets_are_not_shown(running: Running) ->
     running.start()
     assert "moved.example" in running.names()
     assert "alternative name" in running.refused((LOCATION, None), (KEY_PASSWORD, None))
+
+
+@pytest.mark.parametrize("name", ["pipe", "device"])
+def test_a_store_that_is_no_file_is_refused_and_holds_up_nothing(tmp_path: Path, name: str) -> None:
+    """A pipe is waited for until another writes to it: with it all later changes, new topics and the stop."""
+    with Running(tmp_path) as running:
+        path = tmp_path / name
+        make = os.mkfifo if name == "pipe" else lambda path: path.symlink_to("/dev/zero")
+        make(path)
+        assert f"{path} cannot be read: it is no file" in running.refused((LOCATION, str(path)))
+        key = tmp_path / "key.pem"
+        key.unlink()
+        make(key)
+        assert running.change((MOST, "100")) == OK
+        wait_until(
+            lambda: f"{key} cannot be read: it is no file" in running.log_path.read_text(), "it is said", 20
+        )
+        assert running.names()
+        assert running.terminate() == 0

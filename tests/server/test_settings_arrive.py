@@ -99,8 +99,8 @@ HELD_OTHERWISE: Final = {
     "test_a_key_store_of_keytool_is_read_whatever_its_type_is_said_to_be",
     "ssl_keystore_password": "tests/security/tls/test_stores.py::"
     "test_a_key_store_of_keytool_is_read_whatever_its_type_is_said_to_be",
-    "ssl_key_password": "tests/security/tls/test_tls_daemon.py::"
-    "test_a_store_that_cannot_be_read_is_one_sentence_and_no_start",
+    "ssl_key_password": "tests/security/tls/test_tls_start.py::"
+    "test_a_store_that_cannot_be_used_is_one_sentence_and_exit_status_2",
     "ssl_keystore_key": "tests/security/tls/test_stores.py::test_a_key_and_its_chain_may_stand_in_the_settings",
     "ssl_keystore_certificate_chain": "tests/security/tls/test_stores.py::"
     "test_a_key_and_its_chain_may_stand_in_the_settings",

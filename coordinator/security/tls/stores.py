@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
+from coordinator.security.regular_file import read_regular
 from coordinator.security.tls.jks import MAGIC as JKS_MAGIC
 from coordinator.security.tls.jks import JksKey, read_jks
 from coordinator.security.tls.names import names_of
@@ -82,12 +83,9 @@ def read_trust_store(path: Path, kind: str, password: str | None) -> TrustStore:
 
 def _read(path: Path, parse: Callable[[bytes], T]) -> T:
     try:
-        with path.open("rb") as opened:
-            data = opened.read(MAX_STORE_BYTES + 1)
+        data = read_regular(path, MAX_STORE_BYTES)
     except OSError as error:
         raise TlsProblem(f"{path} cannot be read: {error.strerror or error}") from None
-    if len(data) > MAX_STORE_BYTES:
-        raise TlsProblem(f"{path} cannot be read: it has more than {MAX_STORE_BYTES} bytes")
     try:
         return parse(data)
     except TlsProblem as problem:

@@ -16,6 +16,7 @@ from typing import Final
 
 import h11
 
+from coordinator.security.regular_file import UnusableFile, read_regular
 from coordinator.security.tokens.key_url import KeyUrl
 from coordinator.security.tokens.keys import KeysUnusable
 
@@ -58,13 +59,10 @@ def fetch(url: KeyUrl, timeout_s: float = TIMEOUT_S) -> bytes:
 
 
 def _read_file(path: Path) -> bytes:
-    if not path.is_file():  # A pipe would be waited for.
-        raise KeysUnusable("it is no file")
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise _too_large()
-    return data
+    try:
+        return read_regular(path, MAX_BYTES)
+    except UnusableFile as error:
+        raise KeysUnusable(error.strerror) from None
 
 
 def _ask(url: KeyUrl, deadline: _Deadline) -> bytes:

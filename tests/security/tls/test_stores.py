@@ -319,7 +319,7 @@ def test_a_file_that_is_no_store_is_one_sentence_that_names_it(
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(TlsProblem, match="No such file"):
         read_key_store(tmp_path / "none", "JKS", "x", None)
-    with pytest.raises(TlsProblem, match="Is a directory"):
+    with pytest.raises(TlsProblem, match="it is no file"):
         read_trust_store(tmp_path, "JKS", "x")
 
 

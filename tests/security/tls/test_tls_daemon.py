@@ -398,15 +398,3 @@ def test_new_connections_get_a_renewed_certificate_and_old_ones_live_on(
         replace(None)
         wait_until(lambda: "certificates stay as they were" in running.log_path.read_text(), "a line", 20)
         assert "renewed.example" in new_names()
-
-
-def test_a_store_that_cannot_be_read_is_one_sentence_and_no_start(tmp_path: Path) -> None:
-    """F6, F11: without its content, and without the password."""
-    daemon = started(tmp_path, ssl_key_password="CANARY-of-a-password")
-    with pytest.raises(RuntimeError) as failed:
-        daemon.start()
-    assert re.search(
-        r"the listener TLS has no TLS: the key of \S+key.pem cannot be used: its password", str(failed.value)
-    )
-    assert "CANARY" not in daemon.log_path.read_text().replace("override", "")
-    assert "Traceback" not in daemon.log_path.read_text()

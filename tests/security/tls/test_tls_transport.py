@@ -426,40 +426,6 @@ async def test_a_protocol_that_closes_in_the_middle_is_handed_nothing_more() -> 
     assert len(wired.receiver.received) == 1
 
 
-async def test_half_a_hello_costs_what_it_holds_and_none_of_openssls_memory() -> None:
-    """F1, F8: it is kept aside, and counted, until the record is whole; and then the handshake goes on as ever."""
-    wired = Wired()
-    with pytest.raises(ssl.SSLWantReadError):
-        wired.client.do_handshake()
-    hello = wired.from_client.read()
-    for at in range(len(hello) - 1):
-        wired.to_server(hello[at : at + 1])
-        assert wired.transport._engine is None
-        assert wired.host.held_bytes == at + 1
-    wired.to_server(hello[-1:])
-    assert wired.transport._engine is not None
-    assert wired.host.held_bytes == 0
-    wired.from_server.write(wired.lower.take())
-    assert wired.shake_hands().host.events == ["stranger", "handshake"]
-
-
-@pytest.mark.parametrize(
-    "beginning",
-    [
-        b"GET / HTTP/1.1\r\n",
-        b"\x80\x2e\x01",
-        b"\x16\x02",
-        b"\x16\x03\x01\x40\x01",
-        b"\x15\x03\x03\x00\x02\x02\x0a",
-    ],
-    ids=["text", "ssl2", "version", "size", "alert"],
-)
-async def test_what_will_never_be_a_hello_is_not_waited_for(beginning: bytes) -> None:
-    wired = Wired()
-    wired.to_server(beginning)
-    assert wired.transport._engine is not None
-
-
 async def test_a_silent_client_costs_none_of_openssls_memory() -> None:
     """F1: there is no SSL object before the first byte."""
     wired = Wired()
