@@ -31,7 +31,7 @@ from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.protocol.random_messages import random_message
 
 NOW_MS, WALL_MS = 1_000, 1_700_000_000_000
@@ -226,13 +226,20 @@ def test_another_api_in_the_exchange_is_refused_in_its_own_words(
     assert_refused(login, step)
 
 
-def test_api_versions_of_an_unknown_version_in_the_exchange_is_refused_in_v0() -> None:
+def test_api_versions_of_an_unknown_version_in_the_exchange_closes() -> None:
+    """S6: as any other API, though before the handshake it is answered."""
     login = shaken()
-    step = login.receive(HEAD.pack(18, 99, 7, 0), NOW_MS, WALL_MS)
-    assert (
-        decode_response(ApiVersionsResponse, 0, step.answer[4:])[1].error_code == ErrorCode.ILLEGAL_SASL_STATE
-    )
-    assert_refused(login, step)
+    assert_closed(login, login.receive(HEAD.pack(18, 99, 7, 0), NOW_MS, WALL_MS))
+
+
+@pytest.mark.parametrize(("length", "client_id"), [(-5, b""), (2, b"\xff\xfe")])
+def test_any_client_id_may_log_in(length: int, client_id: bytes) -> None:
+    """A negative length is null, and bytes that are no UTF-8 are as good as others: as in Kafka."""
+    login = new_login()
+    body = encode_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, 7, "")[4 + HEAD.size :]
+    step = login.receive(HEAD.pack(17, 1, 7, length) + client_id + body, NOW_MS, WALL_MS)
+    assert step.failure is None
+    assert decode_response(SaslHandshakeResponse, 1, step.answer[4:])[1].error_code == 0
 
 
 @pytest.mark.parametrize("key", sorted(REQUESTS))
@@ -265,7 +272,7 @@ def test_every_whole_request_in_the_exchange_is_refused_and_answered(key: int) -
 
 @pytest.mark.parametrize(
     "frame",
-    [b"", b"\0" * 9, HEAD.pack(12, 4, 7, 100), HEAD.pack(18, 3, 7, -2), HEAD.pack(18, 3, 7, 1) + b"\xff"],
+    [b"", b"\0" * 9, HEAD.pack(12, 4, 7, 100)],
 )
 def test_a_frame_without_a_header_closes(frame: bytes) -> None:
     for login in (new_login(), shaken()):

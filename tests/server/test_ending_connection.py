@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.turn_share import TurnShare
-from coordinator.security.sasl.login import LoginTerms
+from coordinator.security.sasl.login import Failure, LoginTerms
 from coordinator.security.sasl.plain import Plain
 from coordinator.security.session import Session
 from coordinator.server.api_table import api_table
@@ -510,3 +510,16 @@ def test_frames_of_a_login_are_life(server: Server, connection: Connection) -> N
     server.now_ms += 4
     connection.data_received(token(2))
     assert connection.last_request_ms == NOW_MS + 7
+
+
+def test_failures_of_first_and_of_repeated_logins_count_together(server: Server) -> None:
+    """F3: who guesses on a living connection waits for what was guessed on others, and the other way round."""
+
+    async def guess_again() -> int:
+        transport = FakeTransport()
+        connection = connected_to(server, transport, failure_delay_ms=1)
+        connection.data_received(handshake(1) + token(2, WRONG))
+        host = connection.client_host.removeprefix("/")
+        return server.strangers.failure_delay_ms(host, Failure("a guess", user="alice"), 100)
+
+    assert [asyncio.run(guess_again()) for _ in range(2)] == [200, 800]

@@ -21,6 +21,7 @@ from tests.security.test_login import Versions
 from tests.security.tls.wired import Lower
 
 NAMED = encode_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, 1, "client")
+REFUSED = encode_request(SaslAuthenticateRequest(auth_bytes=b"\0alice\0guess"), 1, 2, "client")
 PROVEN = encode_request(SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"), 1, 2, "client")
 
 
@@ -55,7 +56,10 @@ class World:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.strangers = Strangers(Settings(), self.clock, lambda owner, key, deadline_ms: None)
+        self.timers: list[int | None] = []
+        self.strangers = Strangers(
+            Settings(), self.clock, lambda owner, key, deadline_ms: self.timers.append(deadline_ms)
+        )
         self.used_s = 0.0
         self.soon: list[Any] = []
         self.turn = TurnShare(
@@ -129,3 +133,15 @@ def test_a_client_that_has_gone_meanwhile_is_answered_nothing(world: World) -> N
     world.later_turn()
     assert world.socket.unsent == b""
     assert world.gone == 1
+
+
+def test_a_client_that_does_not_read_its_refusal_is_cut_off(world: World) -> None:
+    """Its socket is closed behind the answer, and where that is not taken, without it."""
+    (stranger,) = world.strangers
+    world.turn.begin(world.used_s)
+    timers = len(world.timers)
+    world.login.data_received(NAMED + REFUSED)
+    assert (world.socket.is_closed, world.socket.is_aborted) == (True, False)
+    assert len(world.timers) == timers + 1
+    world.strangers.timer_fired(stranger)
+    assert world.socket.is_aborted

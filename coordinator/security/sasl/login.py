@@ -260,13 +260,9 @@ def _header(frame: bytes) -> _Header:
         key, version, correlation_id, length = _HEADER.unpack_from(frame)
     except StructError:
         raise DecodeError(f"a frame of {len(frame)} bytes has no room for a header") from None
-    body = _HEADER.size + max(length, 0)
-    if length < -1 or body > len(frame):
+    body = _HEADER.size + max(length, 0)  # Any negative length is null, and any bytes are a client id.
+    if body > len(frame):
         raise DecodeError(f"a client id of {length} bytes in a shorter frame")
-    try:
-        frame[_HEADER.size : body].decode()
-    except UnicodeDecodeError:
-        raise DecodeError("a client id that is not UTF-8") from None
     return _Header(key, version, correlation_id, body)
 
 
@@ -284,16 +280,12 @@ def _out_of_order(header: _Header, frame: bytes) -> Step:
     cls = REQUESTS.get(header.key)
     if cls is None:
         raise DecodeError(f"API {header.key}")
-    message, version = spec(cls), header.version
-    if header.key == API_VERSIONS_KEY and not message.min_version <= version <= message.max_version:
-        request, version = ApiVersionsRequest(), 0  # Every client can read that (KIP-511).
-    else:
-        request = _decoded(cls, header, frame)
+    request = _decoded(cls, header, frame)
     reason = f"{cls.__name__} in place of SaslAuthenticateRequest"
-    response = out_of_order(request, version)
+    response = out_of_order(request, header.version)
     if response is None:
         return _closed(reason)
-    return _answered(header, response, version, failure=Failure(reason))
+    return _answered(header, response, failure=Failure(reason))
 
 
 def _answered(

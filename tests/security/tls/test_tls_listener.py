@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -320,3 +321,22 @@ async def test_for_sasl_ssl_only_a_prefixed_client_auth_counts(
         else:
             listeners.open(config(protocol), own_settings(general, **own))
     assert bool(lines) is not is_asked_for
+
+
+def test_files_are_looked_at_once_more_if_that_is_asked_for_meanwhile() -> None:
+    """A certificate that is renewed while the stores are read is not forgotten (T37)."""
+    held: list[Callable[[Future[Any]], None]] = []
+    server = Server()
+    server.readers = SimpleNamespace(submit=lambda work, done: held.append(done))
+    listeners = TlsListeners(server, 0)
+    for _ in range(3):
+        listeners.reload()
+    finished: Future[Any] = Future()
+    finished.set_result(None)
+    looks = 0
+    while held:
+        (done,) = held
+        held.clear()
+        looks += 1
+        done(finished)
+    assert looks == 2
