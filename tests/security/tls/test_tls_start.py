@@ -17,10 +17,14 @@ from tests.security.tls.test_tls_daemon import started
 
 
 def launched(daemon: MusterDaemon) -> subprocess.Popen[str]:
-    """The daemon's own command, of which nobody waits that it is ready."""
+    """The daemon's own command, of which nobody waits that it is ready.
+
+    A test run that was started by nohup ignores SIGHUP, and so would what it starts.
+    """
     pipe = subprocess.PIPE
     environment = {**os.environ, **daemon._environment()}
-    return subprocess.Popen(daemon._command(), env=environment, stdout=pipe, stderr=pipe, text=True)
+    command = ["env", "--default-signal=HUP", *daemon._command()]
+    return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)
 
 
 def test_sighup_ends_no_start_and_no_stop(tmp_path: Path) -> None:
@@ -54,7 +58,10 @@ def test_without_tls_sighup_is_the_end(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("muster: ready")
         process.send_signal(signal.SIGHUP)
-        process.communicate(timeout=30)
+        try:
+            process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert process.returncode == -signal.SIGHUP
 
 
