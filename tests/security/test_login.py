@@ -226,10 +226,13 @@ def test_another_api_in_the_exchange_is_refused_in_its_own_words(
     assert_refused(login, step)
 
 
-def test_api_versions_of_an_unknown_version_in_the_exchange_closes() -> None:
-    """S6: as any other API, though before the handshake it is answered."""
+def test_api_versions_of_an_unknown_version_in_the_exchange_is_refused_in_v0() -> None:
     login = shaken()
-    assert_closed(login, login.receive(HEAD.pack(18, 99, 7, 0), NOW_MS, WALL_MS))
+    step = login.receive(HEAD.pack(18, 99, 7, 0), NOW_MS, WALL_MS)
+    assert (
+        decode_response(ApiVersionsResponse, 0, step.answer[4:])[1].error_code == ErrorCode.ILLEGAL_SASL_STATE
+    )
+    assert_refused(login, step)
 
 
 @pytest.mark.parametrize(("length", "client_id"), [(-5, b""), (2, b"\xff\xfe")])

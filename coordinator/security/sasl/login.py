@@ -280,12 +280,16 @@ def _out_of_order(header: _Header, frame: bytes) -> Step:
     cls = REQUESTS.get(header.key)
     if cls is None:
         raise DecodeError(f"API {header.key}")
-    request = _decoded(cls, header, frame)
+    message, version = spec(cls), header.version
+    if header.key == API_VERSIONS_KEY and not message.min_version <= version <= message.max_version:
+        request, version = ApiVersionsRequest(), 0  # Every client can read that (KIP-511).
+    else:
+        request = _decoded(cls, header, frame)
     reason = f"{cls.__name__} in place of SaslAuthenticateRequest"
-    response = out_of_order(request, header.version)
+    response = out_of_order(request, version)
     if response is None:
         return _closed(reason)
-    return _answered(header, response, failure=Failure(reason))
+    return _answered(header, response, version, failure=Failure(reason))
 
 
 def _answered(
