@@ -220,16 +220,17 @@ class TlsListeners:
             return
         self._has_begun = True
         if threading.current_thread() is threading.main_thread():  # No other can be sent signals.
-            before = signal.getsignal(signal.SIGHUP)
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
-            self._signal_before = before
+            loop = asyncio.get_running_loop()
+            # Not by the loop: as it lets go of a signal, that would end the daemon for a moment.
+            self._signal_before = signal.signal(
+                signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(self.reload)
+            )
         self._arm()
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._signal_before is not None:
-            asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
             signal.signal(signal.SIGHUP, self._signal_before)
             self._signal_before = None
 
