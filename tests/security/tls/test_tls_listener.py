@@ -323,7 +323,7 @@ async def test_for_sasl_ssl_only_a_prefixed_client_auth_counts(
     assert bool(lines) is not is_asked_for
 
 
-def test_files_are_looked_at_once_more_if_that_is_asked_for_meanwhile() -> None:
+async def test_files_are_looked_at_once_more_if_that_is_asked_for_meanwhile() -> None:
     """A certificate that is renewed while the stores are read is not forgotten (T37)."""
     held: list[Callable[[Future[Any]], None]] = []
     server = Server()

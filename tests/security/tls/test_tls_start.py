@@ -17,7 +17,7 @@ from tests.security.tls.test_tls_daemon import started
 
 
 def launched(daemon: MusterDaemon) -> subprocess.Popen[str]:
-    """The daemon's own command, of which nobody waits that it is ready.
+    """The daemon's own command, which is not waited for until it is ready.
 
     A test run that was started by nohup ignores SIGHUP, and so would what it starts.
     """

@@ -129,8 +129,8 @@ async def test_a_connection_that_the_host_closes_at_the_handshake_is_hidden_from
     assert host.events == ["stranger", "handshake", "gone"]
 
 
-async def test_handshakes_beyond_the_share_of_a_turn_wait_for_a_later_one() -> None:
-    """A crowd of strangers: half a millisecond for each, and those who are in wait no longer than a turn."""
+def beyond_the_share_of_a_turn() -> tuple[Wired, list[Any]]:
+    """A client that has said its hello into a turn that is over, and what is to run in later ones."""
     used = [0.0]
     soon: list[Any] = []
     turn = TurnShare(soon.append, cpu_s=lambda: used[0], now_ns=lambda: int(used[0] * 1e9))
@@ -139,6 +139,12 @@ async def test_handshakes_beyond_the_share_of_a_turn_wait_for_a_later_one() -> N
     wired = Wired(host=Host(turn))
     with pytest.raises(ssl.SSLWantReadError):
         wired.client.do_handshake()
+    return wired, soon
+
+
+async def test_handshakes_beyond_the_share_of_a_turn_wait_for_a_later_one() -> None:
+    """A crowd of strangers: half a millisecond for each, and those who are in wait no longer than a turn."""
+    wired, soon = beyond_the_share_of_a_turn()
     wired.to_server()
     assert wired.lower.unsent == b""
     assert not wired.lower.reading, "and what else comes waits in the socket"
@@ -150,14 +156,7 @@ async def test_handshakes_beyond_the_share_of_a_turn_wait_for_a_later_one() -> N
 
 async def test_what_comes_while_a_handshake_is_put_off_is_kept_in_order() -> None:
     """The memory that it was received into is that of all connections."""
-    used = [0.0]
-    soon: list[Any] = []
-    turn = TurnShare(soon.append, cpu_s=lambda: used[0], now_ns=lambda: int(used[0] * 1e9))
-    turn.begin(0.0)
-    used[0] = DIRECT_S * 2
-    wired = Wired(host=Host(turn))
-    with pytest.raises(ssl.SSLWantReadError):
-        wired.client.do_handshake()
+    wired, soon = beyond_the_share_of_a_turn()
     hello = wired.from_client.read()
     for piece in (hello[:7], hello[7:100], hello[100:]):
         wired.transport.get_buffer(-1)[: len(piece)] = piece
