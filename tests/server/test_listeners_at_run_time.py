@@ -269,38 +269,52 @@ def test_a_file_that_cannot_be_taken_leaves_the_old_certificate_and_the_answer_i
     assert running.change(("log.cleaner.backoff.ms", None)) == OK
 
 
-def test_another_store_is_checked_and_taken(running: Running) -> None:
-    """T35, T36."""
+@pytest.fixture
+def of_its_own(tmp_path: Path) -> Iterator[Running]:
+    """A daemon for a test that moves its store: others renew the file where it is at the start."""
+    with Running(tmp_path) as daemon:
+        yield daemon
+
+
+def another_store(running: Running, *more: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """What sets a store with the names of the one in use and `more`: its place, and the password of its key."""
     names = [name for name in running.names() if name != "localhost"]
-    all_names = ("localhost", "127.0.0.1", *names)
-    new = issued(*all_names, "moved.example")
+    new = issued("localhost", "127.0.0.1", *names, *more)
     path = running.put("moved.pem", encrypted(new.key) + new.certificate)
+    return (LOCATION, path), (KEY_PASSWORD, PASSWORD)
+
+
+def test_another_store_is_checked_and_taken(of_its_own: Running) -> None:
+    """T35, T36."""
+    running = of_its_own
     before = running.names()
-    assert "moved.pem" in running.refused((LOCATION, path)), "its key has a password"
-    assert PASSWORD[:-1] not in running.refused((LOCATION, path), (KEY_PASSWORD, PASSWORD[:-1]))
+    whole = another_store(running, "moved.example")
+    (place, _) = whole
+    assert "moved.pem" in running.refused(place), "its key has a password"
+    assert PASSWORD[:-1] not in running.refused(place, (KEY_PASSWORD, PASSWORD[:-1]))
     assert "nowhere.pem" in running.refused((LOCATION, str(running.folder / "nowhere.pem")))
     other = running.put("other.pem", issued("elsewhere.example").pem)
     assert "alternative name" in running.refused((LOCATION, other))
     trust = (
         ("listener.name.tls.ssl.truststore.type", "PEM"),
-        (
-            "listener.name.tls.ssl.truststore.certificates",
-            authority_pem(),
-        ),
+        ("listener.name.tls.ssl.truststore.certificates", authority_pem()),
     )
     assert "trust store" in running.refused(*trust)
-    whole = (LOCATION, path), (KEY_PASSWORD, PASSWORD)
     assert running.change(*whole, validate_only=True) == OK
     assert running.names() == before
     assert not running.described(LOCATION)
-    assert "per-listener" in running.refused(("ssl.keystore.location", path))
+    assert "per-listener" in running.refused(("ssl.keystore.location", place[1]))
     assert "default cluster level" in running.refused(*whole, scope=ALL)
     assert running.change(*whole) == OK
     running.await_name("moved.example")
 
 
-def test_what_was_set_is_kept_and_its_secrets_are_not_shown(running: Running) -> None:
+def test_what_was_set_is_kept_and_its_secrets_are_not_shown(of_its_own: Running) -> None:
     """F12, F13."""
+    running = of_its_own
+    whole = another_store(running, "moved.example")
+    assert running.change(*whole) == OK
+    running.await_name("moved.example")
     ((value, _, synonyms),) = running.described(LOCATION)
     assert value == str(running.folder / "moved.pem")
     assert synonyms[0] == (LOCATION, value, 2)
