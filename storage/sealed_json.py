@@ -16,6 +16,7 @@ from google_crc32c import value as crc32c
 from storage.files import Files, StorageError
 
 CHECKSUM: Final = "crc32c"
+_OF_OTHERS: Final = 0o077  # The permissions of all but a file's owner.
 
 Parsed = TypeVar("Parsed")
 
@@ -61,6 +62,12 @@ def read_sealed(
         raise StorageError("read", path, f"not a {what}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError("read", path, f"not a {what}: {error!r}") from error
+
+
+def require_private(files: Files, path: Path, advice: str, why: str = "others may use it") -> None:
+    """Raise StorageError if others than the owner may read or write the file (F13); `advice` is what to do."""
+    if (mode := files.permissions(path)) & _OF_OTHERS:
+        raise StorageError("use", path, f"{why} (mode {mode:03o}): {advice}")
 
 
 def _checksum(document: dict[str, Any]) -> int:

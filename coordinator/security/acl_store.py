@@ -16,7 +16,7 @@ from coordinator.security.acls import Acl, Operation, PatternType, Permission, R
 from coordinator.topics.refusal import Refused
 from protocol.errors import ErrorCode
 from storage.files import Files, StorageError
-from storage.sealed_json import encode_sealed, read_sealed
+from storage.sealed_json import encode_sealed, read_sealed, require_private
 
 FILE_NAME: Final = "acls.json"
 MARK_NAME: Final = "acls-expected.json"
@@ -34,7 +34,6 @@ MAX_COMPARED: Final = 1_000_000
 """Comparisons of filters with ACLs, 1 us each, for one request; one without an exact name is compared with all."""
 
 _WHAT: Final = "file of ACLs"
-_OF_OTHERS: Final = 0o077
 _OF_FILTERS: Final = frozenset({0, 1})
 """UNKNOWN and ANY, of each of the four codes."""
 
@@ -71,9 +70,8 @@ class AclStore:
                 raise StorageError("read", self.path, reason)
             self._write(())
             found = []
-        elif (mode := self._files.permissions(self.path)) & _OF_OTHERS:
-            reason = f"others may use it (mode {mode:03o}): look at what is in it, then run `chmod 600` on it"
-            raise StorageError("use", self.path, reason)
+        else:
+            require_private(self._files, self.path, "look at what is in it, then run `chmod 600` on it")
         if not is_expected:
             self._files.write_atomically(self._mark, encode_sealed({"format": FORMAT}))
         self._add(found)

@@ -19,13 +19,12 @@ from coordinator.security.scram_credentials import (
     UserCredentials,
     Users,
 )
-from storage.files import Files, StorageError
-from storage.sealed_json import encode_sealed, read_sealed
+from storage.files import Files
+from storage.sealed_json import encode_sealed, read_sealed, require_private
 
 FILE_NAME: Final = "scram-users.json"
 FORMAT: Final = 1
 _WHAT: Final = "file of SCRAM users"
-_OF_OTHERS: Final = 0o077
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,8 @@ class ScramFile:
     def read(self) -> ScramTable | None:
         """Return what is stored; None if there is no file. Raises StorageError if it must not be used."""
         table = read_sealed(self._files, self.path, _WHAT, _parse, FORMAT, is_always_sealed=True)
-        if table is not None and (mode := self._files.permissions(self.path)) & _OF_OTHERS:
-            reason = f"others may use it (mode {mode:03o}): `chmod 600` it, and give the users new passwords"
-            raise StorageError("use", self.path, reason)
+        if table is not None:
+            require_private(self._files, self.path, "`chmod 600` it, and give the users new passwords")
         return table
 
     def write(self, table: ScramTable) -> None:

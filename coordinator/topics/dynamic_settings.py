@@ -19,11 +19,10 @@ from coordinator.topics.listener_kinds import STORES, is_only_per_node
 from coordinator.topics.settings import NOTHING_DYNAMIC, DynamicSettings, TopicSettings
 from coordinator.topics.topic_config import KAFKA_DEFAULTS
 from protocol.messages.describe_configs import ConfigSource, ConfigType
-from storage.files import Files, StorageError
-from storage.sealed_json import encode_sealed, read_sealed
+from storage.files import Files
+from storage.sealed_json import encode_sealed, read_sealed, require_private
 
 FILE_NAME: Final = "dynamic-settings.json"
-_OF_OTHERS: Final = 0o077
 FORMAT: Final = 1
 
 _FIELDS: Final = {field.name.replace("_", "."): field for field in fields(TopicSettings)}
@@ -138,9 +137,9 @@ def read_dynamic(files: Files, directory: Path) -> DynamicSettings:
     dynamic = read_sealed(files, path, "file of dynamic settings", _parse_dynamic, FORMAT)
     if dynamic is None:
         return NOTHING_DYNAMIC
-    if _has_secrets(dynamic) and (mode := files.permissions(path)) & _OF_OTHERS:
-        reason = f"it holds secrets, and others may use it (mode {mode:03o}): `chmod 600` it, and change them"
-        raise StorageError("use", path, reason)
+    if _has_secrets(dynamic):
+        why = "it holds secrets, and others may use it"
+        require_private(files, path, "`chmod 600` it, and change them", why)
     return dynamic
 
 
