@@ -86,11 +86,7 @@ class StandardAuthorizer:
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         """Whether `principal` at `host` may do it to the resource; a denial is counted (A21)."""
-        if principal in self._super_users:
-            return True
-        question = (principal, host, operation, resource_type, name)
-        kept = self._kept.get(question)
-        if self._answer(question, self._decide) if kept is None else kept:
+        if self._permits((principal, host, operation, resource_type, name), self._decide):
             return True
         self.denials.add(principal, host, operation, resource_type, name)
         return False
@@ -99,11 +95,8 @@ class StandardAuthorizer:
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         """As `may`, where a no is nothing to count: lists that are filtered. A long one is not kept."""
-        if principal in self._super_users:
-            return True
         question = (principal, host, operation, resource_type, name)
-        kept = self._kept.get(question)
-        return self._answer(question, self._decide, MAX_KEPT_LISTED) if kept is None else kept
+        return self._permits(question, self._decide, MAX_KEPT_LISTED)
 
     def permitted(
         self,
@@ -124,14 +117,19 @@ class StandardAuthorizer:
 
     def may_some(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there is a resource of that type to which it may do `operation`; a denial is counted (A6)."""
-        if principal in self._super_users:
-            return True
-        question = (principal, host, operation, resource_type, None)
-        kept = self._kept.get(question)
-        if self._answer(question, self._decide_some) if kept is None else kept:
+        if self._permits((principal, host, operation, resource_type, None), self._decide_some):
             return True
         self.denials.add(principal, host, operation, resource_type, None)
         return False
+
+    def _permits(
+        self, question: _Question, decide: Callable[[_Question], bool], unless_kept: int | None = None
+    ) -> bool:
+        """Return what is known of a super user, or was kept, or else what `decide` says, as `_answer` keeps it."""
+        if question[0] in self._super_users:
+            return True
+        kept = self._kept.get(question)
+        return self._answer(question, decide, unless_kept) if kept is None else kept
 
     def _answer(
         self, question: _Question, decide: Callable[[_Question], bool], unless_kept: int | None = None
