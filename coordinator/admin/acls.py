@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from coordinator.data.broker import ClientRequest
+from coordinator.security.acl_codes import UNREADABLE, is_unreadable
 from coordinator.security.acl_filter import AclFilter
 from coordinator.security.acl_registry import AclRegistry
 from coordinator.security.acl_store import MAX_ACLS, MAX_CHARS, Created
@@ -33,9 +34,6 @@ from protocol.messages.acls import (
     DescribeAclsResponse,
 )
 
-UNKNOWN: Final = 0
-"""The code of each enumeration with which Kafka closes the connection (A12)."""
-CLOSED_FOR: Final = "a code of 0, which stands for nothing"
 ANY: Final = 1
 DESCRIBED_ON_LOOP: Final = 500
 """ACLs and filters that are answered for within the loop's turn; of more that is done aside, at 3 us each."""
@@ -65,10 +63,10 @@ class AclApis:
 
     def describe(self, request: DescribeAclsRequest, pending: LargeAnswer) -> None:
         """DescribeAcls (key 29): those that match the filter; a code that is not known matches none."""
-        wanted = _described_filter(request)
-        if _has_unknown(wanted):
-            pending.drop(CLOSED_FOR)
+        if is_unreadable(request):
+            pending.drop(UNREADABLE)
             return
+        wanted = _described_filter(request)
         acls = self._registry.authorizer.all_acls()
         self._reply(pending, len(acls), lambda: _description(acls, wanted))
 
@@ -78,10 +76,10 @@ class AclApis:
         Errors per entry: INVALID_REQUEST, POLICY_VIOLATION (more than there may be), KAFKA_STORAGE_ERROR;
         UNKNOWN_SERVER_ERROR for all, if one of them is only fit for a filter (A13).
         """
-        wanted = [_wanted(creation) for creation in request.creations]
-        if any(_has_unknown(acl) for acl in wanted):
-            pending.drop(CLOSED_FOR)
+        if is_unreadable(request):
+            pending.drop(UNREADABLE)
             return
+        wanted = [_wanted(creation) for creation in request.creations]
         if any(_is_only_a_filter(acl) for acl in wanted):
             failed = AclCreationResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=None)
             pending.reply(CreateAclsResponse(results=[failed] * len(wanted)))
@@ -102,10 +100,10 @@ class AclApis:
 
         Errors per filter: INVALID_REQUEST; for all: INVALID_REQUEST (too many), KAFKA_STORAGE_ERROR.
         """
-        filters = [_deletion_filter(each) for each in request.filters]
-        if any(_has_unknown(each) for each in filters):
-            pending.drop(CLOSED_FOR)
+        if is_unreadable(request):
+            pending.drop(UNREADABLE)
             return
+        filters = [_deletion_filter(each) for each in request.filters]
         problems = [_filter_problem(each) for each in filters]
         good = [each for each, problem in zip(filters, problems, strict=True) if problem is None]
 
@@ -126,10 +124,6 @@ class AclApis:
             pending.reply(make())
         else:
             pending.reply_aside(make, self._readers.submit)
-
-
-def _has_unknown(given: Acl | AclFilter) -> bool:
-    return UNKNOWN in (given.resource_type, given.pattern_type, given.operation, given.permission)
 
 
 # Describing.
