@@ -18,6 +18,7 @@ from aiokafka.helpers import create_ssl_context
 
 from harness.reporting import Config
 from tests.clients.workers.secured import (
+    MEMBER,
     NOTHING,
     REFUSAL_S,
     SERVED,
@@ -97,15 +98,7 @@ async def writes(cell: Cell) -> Outcome:
 
 
 def _consumer(cell: Cell) -> AIOKafkaConsumer:
-    return AIOKafkaConsumer(
-        **_settings(cell),
-        group_id=cell.group,
-        session_timeout_ms=10_000,
-        heartbeat_interval_ms=500,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        fetch_max_wait_ms=100,
-    )
+    return AIOKafkaConsumer(**_settings(cell), group_id=cell.group, **MEMBER)
 
 
 async def reads(cell: Cell) -> Outcome:

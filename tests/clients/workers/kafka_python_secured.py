@@ -19,6 +19,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from harness.reporting import Config
 from tests.clients.workers.secured import (
     BOOTSTRAP_MS,
+    MEMBER,
     NOTHING,
     REFUSAL_S,
     SERVED,
@@ -85,15 +86,7 @@ def writes(cell: Cell) -> Outcome:
 
 
 def _consumer(cell: Cell) -> KafkaConsumer:
-    return KafkaConsumer(
-        **_settings(cell),
-        group_id=cell.group,
-        session_timeout_ms=10_000,
-        heartbeat_interval_ms=500,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        fetch_max_wait_ms=100,
-    )
+    return KafkaConsumer(**_settings(cell), group_id=cell.group, **MEMBER)
 
 
 def reads(cell: Cell) -> Outcome:

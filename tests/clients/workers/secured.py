@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from harness.reporting import Config, report, require
 
@@ -31,6 +31,14 @@ LATE: Final = 3
 """How many connections a client that logs in again in time may lose where a busy machine makes it late."""
 BOOTSTRAP_MS: Final = 6000
 """How long a library tries to find its cluster that tries on after a refusal."""
+MEMBER: Final[dict[str, Any]] = {
+    "session_timeout_ms": 10_000,
+    "heartbeat_interval_ms": 500,
+    "auto_offset_reset": "earliest",
+    "enable_auto_commit": False,
+    "fetch_max_wait_ms": 100,
+}
+"""A member's settings, by the names that aiokafka and kafka-python share."""
 
 
 @dataclass(frozen=True, slots=True)
