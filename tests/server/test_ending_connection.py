@@ -90,6 +90,21 @@ def connected_to(server: Server, transport: FakeTransport, failure_delay_ms: int
     return made
 
 
+def with_prepared_heartbeats(server: Server, transport: FakeTransport) -> Connection:
+    """A connection after two heartbeats: from the next one on they are answered by what was prepared."""
+    encoded = EncodedResponse(BEAT, 4)
+
+    def prepare(_request: Any, _version: int, frame: bytes) -> Prepared:
+        return Prepared(frame, lambda: True, lambda *_: None, answer=lambda _now_ms: encoded)
+
+    server.apis = api_table(dict.fromkeys((9, 11, 12, 16), server.handle), {12: prepare})
+    connection = connected_to(server, transport)
+    for number in (1, 2):
+        connection.data_received(heartbeat(number))
+        server.started[-1].reply(BEAT)
+    return connection
+
+
 def handshake(correlation_id: int, mechanism: str = "PLAIN", version: int = 1) -> bytes:
     return encode_request(SaslHandshakeRequest(mechanism=mechanism), version, correlation_id, "c")
 
@@ -178,16 +193,7 @@ def test_requests_that_came_before_the_end_and_start_behind_it_are_refused(
 
 def test_prepared_requests_hold_until_the_end(server: Server, transport: FakeTransport) -> None:
     """In the hot path, in bulk, and for those that wait for the disk (A28)."""
-    encoded = EncodedResponse(BEAT, 4)
-
-    def prepare(_request: Any, _version: int, frame: bytes) -> Prepared:
-        return Prepared(frame, lambda: True, lambda *_: None, answer=lambda _now_ms: encoded)
-
-    server.apis = api_table(dict.fromkeys((9, 11, 12, 16), server.handle), {12: prepare})
-    connection = connected_to(server, transport)
-    for number in (1, 2):
-        connection.data_received(heartbeat(number))
-        server.started[-1].reply(BEAT)
+    connection = with_prepared_heartbeats(server, transport)
     server.now_ms += LASTS_MS - 1
     connection.data_received(heartbeat(3))
     connection.data_received(heartbeat(4) + heartbeat(5))
@@ -213,16 +219,7 @@ def test_a_session_ends_though_the_process_stood_still(
 
 def test_a_prepared_request_amid_a_login_is_refused(server: Server, transport: FakeTransport) -> None:
     """S30: as any other; from the handshake on none is answered by what was prepared (A28)."""
-    encoded = EncodedResponse(BEAT, 4)
-
-    def prepare(_request: Any, _version: int, frame: bytes) -> Prepared:
-        return Prepared(frame, lambda: True, lambda *_: None, answer=lambda _now_ms: encoded)
-
-    server.apis = api_table(dict.fromkeys((9, 11, 12, 16), server.handle), {12: prepare})
-    connection = connected_to(server, transport)
-    for number in (1, 2):
-        connection.data_received(heartbeat(number))
-        server.started[-1].reply(BEAT)
+    connection = with_prepared_heartbeats(server, transport)
     connection.data_received(heartbeat(3))
     assert transport.answered() == [1, 2, 3], "it is prepared"
     connection.data_received(handshake(4))
