@@ -1,7 +1,7 @@
 """Reads a file that settings name, within a bound, and without waiting.
 
-Whoever may alter settings may name a pipe, which is waited for until another writes to it, or a device that never
-ends; so only a regular file is read.
+A client that may alter settings may name a pipe, which is waited for until another writes to it, or a device that
+never ends; so only a regular file is read.
 """
 
 from __future__ import annotations

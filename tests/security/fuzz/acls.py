@@ -136,20 +136,20 @@ def handlers_of() -> dict[str, type]:
 
 def check(case: list[Request]) -> str:
     """Every answer is that of the rules, and so is what is stored."""
-    told: set[Acl] = set()
+    known: set[Acl] = set()
     outcomes = set()
     with TemporaryDirectory() as folder:
         world = World(Path(folder))
         for request in case:
-            outcomes.add(PLAYERS[request.kind](world, request, told))
-            assert set(world.authorizer.all_acls()) == told
+            outcomes.add(PLAYERS[request.kind](world, request, known))
+            assert set(world.authorizer.all_acls()) == known
         stored = AclStore(Path(folder), FaultyFiles(Path(folder))).open()
-        assert len(stored) == len(told)
-        assert set(stored) == told, "a restart finds others"
+        assert len(stored) == len(known)
+        assert set(stored) == known, "a restart finds others"
     return CLOSED if CLOSED in outcomes else "changed" if "changed" in outcomes else "answered"
 
 
-def _create(world: World, request: Request, told: set[Acl]) -> str:
+def _create(world: World, request: Request, known: set[Acl]) -> str:
     creations = [
         AclCreation(
             resource_type=kind,
@@ -176,8 +176,8 @@ def _create(world: World, request: Request, told: set[Acl]) -> str:
     for result in answer.results:
         if result.error_code:
             assert_sentence(result.error_message)
-    is_changed = not made <= told
-    told |= made
+    is_changed = not made <= known
+    known |= made
     return "changed" if is_changed else "answered"
 
 
@@ -186,7 +186,7 @@ def _filter(asked: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip((*names, "host_filter", "operation", "permission_type"), asked, strict=True))
 
 
-def _delete(world: World, request: Request, told: set[Acl]) -> str:
+def _delete(world: World, request: Request, known: set[Acl]) -> str:
     listed = [DeleteAclsFilter(**_filter(each)) for each in request.entries]
     answer = _ask(world, DeleteAclsRequest(filters=listed), request)
     if any(has_code(each, 0) for each in request.entries):
@@ -201,13 +201,13 @@ def _delete(world: World, request: Request, told: set[Acl]) -> str:
             continue
         assert result.error_code == 0
         assert len(shown) == len(set(shown))
-        assert set(shown) == matching(asked, told)
+        assert set(shown) == matching(asked, known)
         gone |= set(shown)
-    told -= gone
+    known -= gone
     return "changed" if gone else "answered"
 
 
-def _describe(world: World, request: Request, told: set[Acl]) -> str:
+def _describe(world: World, request: Request, known: set[Acl]) -> str:
     (asked,) = request.entries
     answer = _ask(world, DescribeAclsRequest(**_filter(asked)), request)
     if has_code(asked, 0):
@@ -217,11 +217,11 @@ def _describe(world: World, request: Request, told: set[Acl]) -> str:
     assert answer.error_code == 0
     shown = [_acl(resource, acl) for resource in answer.resources for acl in resource.acls]
     assert len(shown) == len(set(shown))
-    assert set(shown) == matching(asked, told)
+    assert set(shown) == matching(asked, known)
     return "answered"
 
 
-def _bytes(world: World, request: Request, told: set[Acl]) -> str:
+def _bytes(world: World, request: Request, known: set[Acl]) -> str:
     """Bytes that happen to be a request are played as what they are."""
     for kind, cls in handlers_of().items():
         try:
