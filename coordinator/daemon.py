@@ -156,7 +156,7 @@ class Daemon:
         self._group_settings = group_settings(settings)
         self._consumer_settings = consumer_group_settings(settings)
         self._clock = Clock(elapsed_ns=boot_ns)
-        self._flusher = Flusher(settings.muster_flush_threads, post)
+        self._flusher = Flusher(settings.muster_flush_threads, post, loop.call_soon)
         self._history_flusher = Flusher(1, post)  # No commit waits for the history's disk, which may hang.
         self._journal = self._journal_threads(directory, loop)
         self._workers = ThreadWorkers(1, post, "topics")

@@ -1,8 +1,9 @@
 """Group commit: flushes logs on a few threads, one flush per log at a time, and reports to the event loop.
 
 The caller that appended asks for a flush and is called back when the log is durable up to what was staged by
-then. What is staged while a flush runs goes into the next one, so under load the number of flushes follows the
-disk and not the requests. All book-keeping belongs to the event loop's thread; the workers take logs from one
+then. The threads get the logs of a turn at its end, for they would otherwise take the interpreter from it request
+by request; what is staged while a flush runs goes into the next one. So under load the number of flushes follows
+the disk and not the requests. All book-keeping belongs to the event loop's thread; the workers take logs from one
 queue, flush them, and put the outcome into another. Completions that fall into one turn of the loop share a
 wake-up. It knows nothing of files: a log is anything that has `next_offset`, `durable_offset` and `flush`.
 """
@@ -39,9 +40,14 @@ class Flushable(Protocol):
 class Flusher:
     """The threads that flush logs. `schedule` and `close` are for the event loop's thread only."""
 
-    def __init__(self, threads: int, post: Post) -> None:
-        """Start `threads` workers: as many logs sync side by side."""
+    def __init__(self, threads: int, post: Post, call_soon: Post | None = None) -> None:
+        """Start `threads` workers: as many logs sync side by side.
+
+        `call_soon` runs a callable when the events of this turn have been handled; without it flushes begin at once.
+        """
         self._post = post
+        self._call_soon = call_soon or _at_once
+        self._of_turn: list[Flushable] = []  # Scheduled in this turn, and no thread's yet.
         # By the log in flight; offsets rise.
         self._waiting: dict[Flushable, deque[tuple[int, OnFlushed]]] = {}
         self._dirty: SimpleQueue[Flushable | None] = SimpleQueue()
@@ -64,18 +70,27 @@ class Flusher:
         waiting = self._waiting.get(log)
         if waiting is None:
             waiting = self._waiting[log] = deque()
-            self._dirty.put(log)
+            self._of_turn.append(log)
+            if len(self._of_turn) == 1:
+                self._call_soon(self._begin)
         waiting.append((log.next_offset, done))
 
     def close(self) -> None:
         """Flush all that was scheduled, run every `done`, and end the threads. Blocks."""
         while self._waiting:
+            self._begin()
             self._settle(*self._flushed.get())
         self._closed = True
         for _ in self._threads:
             self._dirty.put(None)
         for thread in self._threads:
             thread.join()
+
+    def _begin(self) -> None:
+        """Give the threads the logs that were scheduled in this turn."""
+        logs, self._of_turn = self._of_turn, []
+        for log in logs:
+            self._dirty.put(log)
 
     # The workers.
 
@@ -124,6 +139,10 @@ class Flusher:
             done(failure)
         if error is not None and error is not failure:
             raise error  # A bug of ours: it ends the loop's turn, as it would have ended any other caller's.
+
+
+def _at_once(action: Callable[[], None]) -> None:
+    action()
 
 
 def _is_to_flush(log: Flushable, position: int) -> bool:

@@ -110,6 +110,31 @@ def test_what_is_staged_during_a_flush_goes_into_the_next_as_one(loop: Loop, flu
     assert log.flushes == 2
 
 
+def test_the_threads_get_the_logs_of_a_turn_at_its_end(loop: Loop) -> None:
+    """They would take the interpreter from it, request by request."""
+    at_end: list[Callable[[], None]] = []
+    flusher = Flusher(2, loop.post, at_end.append)
+    one, other = SlowLog(), SlowLog()
+    seen: list[StorageError | None] = []
+    for log in (one, other, one):
+        log.stage()
+        flusher.schedule(log, seen.append)
+    (end_turn,) = at_end
+    assert (one.flushes, other.flushes) == (0, 0)
+    end_turn()
+    assert (one.started.get(timeout=PATIENCE_S), other.started.get(timeout=PATIENCE_S)) == (2, 1)
+    one.end_flush()
+    other.end_flush()
+    while len(seen) < 3:
+        loop.turn()
+    one.stage()
+    flusher.schedule(one, seen.append)
+    assert len(at_end) == 2, "and those of the next at the end of that"
+    one.end_flush()
+    flusher.close()  # Though that never comes.
+    assert seen == [None] * 4
+
+
 def test_one_log_is_never_flushed_twice_at_a_time_and_others_do_not_wait(
     loop: Loop, flusher: Flusher
 ) -> None:
