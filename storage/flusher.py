@@ -43,7 +43,7 @@ class Flusher:
     def __init__(self, threads: int, post: Post, call_soon: Post | None = None) -> None:
         """Start `threads` workers: as many logs sync side by side.
 
-        `call_soon` runs a callable when the events of this turn have been handled; without it flushes begin at once.
+        `call_soon` runs a callable behind the events of this turn; without it a flush begins at once.
         """
         self._post = post
         self._call_soon = call_soon or _at_once

@@ -11,9 +11,8 @@ from coordinator.security.acls import Operation, ResourceType
 class Rights(Protocol):
     """Who may do what. All methods run on the event-loop thread and look at memory alone."""
 
-    @property
-    def version(self) -> int:
-        """A number that moves with every change: an answer holds as long as it is the same."""
+    version: int
+    """Moves with every change: an answer holds as long as it is the same."""
 
     def may(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str

@@ -20,7 +20,7 @@ from coordinator.quotas.meter import Meter
 from coordinator.security.acls import Operation, ResourceType
 from coordinator.security.rights import Rights
 from coordinator.server.api_table import Api, Handler
-from coordinator.server.guarding import Holds, guarded
+from coordinator.server.guarding import guarded
 from coordinator.server.pending import GatherPart, Pending
 from coordinator.topics.registry import TopicRegistry
 
@@ -68,12 +68,9 @@ class AccessGuard:
         else:
             handle(verdict.request, GuardedPending(pending, verdict, asker))
 
-    def permit(self, request: Any, pending: Pending) -> Holds | None:
+    def permit(self, request: Any, pending: Pending) -> Rights | None:
         """Hold while the ACLs are as they are now, if the request passes whole."""
-        if not self._check(request, self._asker(pending)).is_whole:
-            return None
-        rights, version = self._rights, self._rights.version
-        return lambda _now_ms: rights.version == version
+        return self._rights if self._check(request, self._asker(pending)).is_whole else None
 
     def _asker(self, pending: Pending) -> Asker:
         client = ClientRights(self._rights, pending.session.principal, pending.client_host.removeprefix("/"))
@@ -227,8 +224,4 @@ def guarded_apis(apis: Mapping[int, Api], rights: Rights, facts: Facts) -> dict[
 
 
 def _guarded(api: Api, check: Check, rights: Rights, facts: Facts) -> Api:
-    return api if check is no_check else guarded(api, AccessGuard(check, rights, facts), _no_time)
-
-
-def _no_time() -> int:
-    return 0  # Rights do not end by themselves: none looks at it.
+    return api if check is no_check else guarded(api, AccessGuard(check, rights, facts))

@@ -152,6 +152,7 @@ class Connection(AnsweringConnection):
             and not self._write_blocked
             and not self._sending
             and not self._out
+            and immediate.guard.version == immediate.guarded_at
             and (encoded := immediate.answer(now_ms := self._clock.now_ms())) is not None
         ):
             # The hot path: one whole prepared request and nothing else, next in the order. Inlined for speed.
@@ -205,7 +206,7 @@ class Connection(AnsweringConnection):
             or self._sending
             or not self.is_open
             or (field_values := waiting.match(data, 0, len(data))) is None
-            or not waiting.is_current()
+            or not waiting.holds()
         ):
             return False
         waiting.is_used = True

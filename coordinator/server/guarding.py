@@ -6,17 +6,13 @@ the handler, hold as long as the guard says: one comparison of what it found whe
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from coordinator.server.api_table import Api, Handler
 from coordinator.server.pending import Pending
-from coordinator.server.prepared import Prepared
-
-Holds: TypeAlias = Callable[[int], bool]
-"""Whether what was permitted still is, at a monotonic time in ms."""
+from coordinator.server.prepared import Prepared, Versioned
 
 
 class Guard(Protocol):
@@ -25,23 +21,23 @@ class Guard(Protocol):
     def handle(self, handle: Handler, request: Any, pending: Pending) -> None:
         """Have `handle` see the request, or a part of it, or answer in its place."""
 
-    def permit(self, request: Any, pending: Pending) -> Holds | None:
-        """Return how long a request that passes whole holds, for it to be prepared; None: it does not pass."""
+    def permit(self, request: Any, pending: Pending) -> Versioned | None:
+        """Return what must not change for the request to pass whole again, unseen; None: it does not pass."""
 
 
-def guarded(api: Api, guard: Guard, now_ms: Callable[[], int]) -> Api:
+def guarded(api: Api, guard: Guard) -> Api:
     """Return the row of the API with `guard` before its handler and before its prepared requests."""
     prepare, handle = api.prepare, api.handle
 
     def prepare_for(pending: Pending, request: Any, version: int, frame: bytes) -> Prepared | None:
         assert prepare is not None
-        holds = guard.permit(request, pending)
-        if holds is None:
+        seen = guard.permit(request, pending)
+        if seen is None:
             return None
         inner = api.prepare_for
         rest = (request, version, frame)
         prepared = prepare(*rest) if inner is None else inner(pending, *rest)
-        return None if prepared is None else prepared.while_it_holds(holds, now_ms)
+        return None if prepared is None else prepared.while_unchanged(seen)
 
     return replace(
         api,

@@ -3,7 +3,7 @@
 A member sends the same heartbeat again and again: equal bytes, but for the correlation id. A consumer commits the
 same partitions with other offsets. So a request that comes a second time is prepared: the next one is matched by
 its bytes, and the values that differ are read out of them. Matching skips the decoding and nothing else: whether
-what was prepared still holds is checked each time (`is_current`), and the same code handles both kinds.
+what was prepared still holds is checked each time (`holds`), and the same code handles both kinds.
 This knows no groups, and nothing of the order in which a connection answers.
 """
 
@@ -40,6 +40,25 @@ Run: TypeAlias = Callable[[tuple[int, ...], Pending], None]
 """Handles a request, given the varying field values that were read out of its bytes."""
 
 
+class Versioned(Protocol):
+    """What prepared requests hold by: rights, or quotas."""
+
+    version: int
+    """Moves with every change."""
+
+
+class _Unchanged:
+    """Stands for what lets requests pass where nothing is asked."""
+
+    __slots__ = ("version",)
+
+    def __init__(self) -> None:
+        self.version = 0
+
+
+UNCHANGED: Final = _Unchanged()
+
+
 class Prepared:
     """One request that was decoded, and the functions that handle the following ones like it."""
 
@@ -47,6 +66,8 @@ class Prepared:
         "answer",
         "api_version",
         "client_id",
+        "guard",
+        "guarded_at",
         "head",
         "is_current",
         "is_immediate",
@@ -78,14 +99,24 @@ class Prepared:
         self.is_current, self.run = is_current, run
         self.template, self.is_immediate = template, answer is not None
         self.answer = answer or _answer_nothing
+        # Compared on the hot path, in the place of a call.
+        self.guard: Versioned = UNCHANGED
+        self.guarded_at = UNCHANGED.version
 
-    def while_it_holds(self, holds: Callable[[int], bool], now_ms: Callable[[], int]) -> Prepared:
-        """Have this be out of date once `holds`, asked at a monotonic time in ms, says no; return itself."""
-        answer, is_current = self.answer, self.is_current
-        self.is_current = lambda: holds(now_ms()) and is_current()
+    def while_unchanged(self, guard: Versioned) -> Prepared:
+        """Have this be out of date once the version of `guard` moves, besides all else; return itself."""
+        version, answer, is_current = guard.version, self.answer, self.is_current
+        if self.guard is UNCHANGED:
+            self.guard, self.guarded_at = guard, version
+            return self
+        self.is_current = lambda: guard.version == version and is_current()
         if self.is_immediate:
-            self.answer = lambda at_ms: answer(at_ms) if holds(at_ms) else None
+            self.answer = lambda at_ms: answer(at_ms) if guard.version == version else None
         return self
+
+    def holds(self) -> bool:
+        """Whether what was prepared still holds. Where `answer` is called, `guard` is compared before."""
+        return self.guard.version == self.guarded_at and self.is_current()
 
     def match(self, data: bytes | bytearray, start: int, stop: int) -> tuple[int, ...] | None:
         """Return the varying field values in the frame `data[start:stop]`; None if it is another request."""
@@ -106,7 +137,7 @@ class Prepared:
         """
         pieces: list[bytes] = []
         while self.has_same_bytes_at(data, position):
-            encoded = self.answer(now_ms)
+            encoded = self.answer(now_ms) if self.guard.version == self.guarded_at else None
             if encoded is None:
                 break
             encoded.count.sent += 1
@@ -163,7 +194,7 @@ class PreparedRequests:
         prepared = self._by_api.get(api_key)
         if prepared is None or (field_values := prepared.match(data, start, stop)) is None:
             return None
-        if not prepared.is_current():
+        if not prepared.holds():
             return None
         prepared.is_used = True
         return prepared.run, field_values

@@ -24,7 +24,7 @@ from coordinator.quotas.rates import Windows
 from coordinator.quotas.registry import QuotaRegistry
 from coordinator.security.session import USER
 from coordinator.server.api_table import API_VERSIONS_KEY, Api, Handler
-from coordinator.server.guarding import Holds, guarded
+from coordinator.server.guarding import guarded
 from coordinator.server.metered import MeteredPending
 from coordinator.server.pending import Pending
 from coordinator.server.server import Server
@@ -105,7 +105,7 @@ class _Switch:
         now_ms = self._server.clock.now_ms
         self._server.use_apis(
             {
-                key: api if key in UNGUARDED else guarded(api, QuotaGuard(key, self._quotas, now_ms), now_ms)
+                key: api if key in UNGUARDED else guarded(api, QuotaGuard(key, self._quotas, now_ms))
                 for key, api in plain.items()
             }
         )
@@ -136,12 +136,9 @@ class QuotaGuard:
         handle(request, metered)
         metered.on_handled()
 
-    def permit(self, request: Any, pending: Pending) -> Holds | None:
-        """Return that a client without a quota is one until quotas change; others' requests are not prepared."""
-        if self._concerns(_client(pending)):
-            return None
-        quotas, version = self._quotas, self._quotas.version
-        return lambda _at_ms: quotas.version == version
+    def permit(self, request: Any, pending: Pending) -> ClientQuotas | None:
+        """A client without a quota is one until quotas change; others' requests are not prepared."""
+        return None if self._concerns(_client(pending)) else self._quotas
 
     def _concerns(self, client: Client) -> bool:
         return any(self._quotas.concerns(key, client) for key in self._keys)

@@ -16,6 +16,7 @@ from coordinator.server.pending import Gather
 from coordinator.server.prepared import Prepared
 from coordinator.server.splitting import context_of
 from protocol.errors import ErrorCode
+from protocol.framing import EncodedResponse
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -44,9 +45,9 @@ def test_what_passes_whole_is_prepared_until_any_acl_changes() -> None:
     world = World([acl(OP.READ, GROUP), acl(OP.READ, TOPIC, "one")])
     for request, version in ((BEAT, 4), (commit("one"), 8)):
         permitted = holds(world, request, version)
-        assert permitted(0)
+        before = permitted.version
         world.rights.change([acl(OP.READ, TOPIC, f"other-{version}")])
-        assert not permitted(0)
+        assert permitted.version != before
 
 
 def test_what_does_not_pass_whole_is_not_prepared() -> None:
@@ -59,23 +60,25 @@ def test_a_prepared_heartbeat_is_out_of_date_with_the_acl_that_permitted_it() ->
     """As in a segment that holds the removal of the ACL and the next heartbeat (F10)."""
     world = World([acl(OP.READ, GROUP)])
     answers: list[int] = []
+    beat = bytes(8) + b"1234" + bytes(8)
 
     def prepare(request: Any, version: int, frame: bytes) -> Prepared:
-        def answer(now_ms: int) -> Any:
+        def answer(now_ms: int) -> EncodedResponse:
             answers.append(now_ms)
-            return "encoded"
+            return EncodedResponse(HeartbeatResponse(), version)
 
         return Prepared(frame, lambda: True, lambda values, pending: None, answer=answer)
 
     table = api_table({12: lambda request, pending: None}, {12: prepare})
     row = guarded_apis(table, world.rights, world.facts)[12]
     assert row.prepare_for is not None
-    prepared = row.prepare_for(_pending(4), BEAT, 4, b"a frame of some bytes")
+    prepared = row.prepare_for(_pending(4), BEAT, 4, beat)
     assert prepared is not None
-    first: Any = prepared.answer(1)
-    assert (prepared.is_current(), first) == (True, "encoded")
+    assert prepared.holds()
+    assert prepared.answer_all(beat, 0, 1)[1] == len(beat)
     world.rights.change(removed=[acl(OP.READ, GROUP)])
-    assert (prepared.is_current(), prepared.answer(2)) == (False, None)
+    assert not prepared.holds()
+    assert prepared.answer_all(beat, 0, 2) == ([], 0)
     assert answers == [1], "no state was touched by the second"
 
 
