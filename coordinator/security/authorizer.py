@@ -6,6 +6,7 @@ requests, and not where ACLs are stored.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, TypeAlias
 
@@ -54,7 +55,7 @@ class StandardAuthorizer:
         self._super_users = frozenset(super_users)
         self._allow_everyone = allow_everyone
         self._table = AclTable()
-        self._kept: dict[_Question, bool] = {}
+        self._kept: OrderedDict[_Question, bool] = OrderedDict()  # A dict is slow to drop its oldest.
         self._failures = 0
         self.version = 0
         """Moves with every change; each prepared heartbeat looks at it, so it is no property."""
@@ -143,7 +144,7 @@ class StandardAuthorizer:
         is_kept = unless_kept is None or len(self._kept) < unless_kept
         if is_kept and len(question[0]) + len(question[4] or "") <= MAX_KEPT_CHARS:
             if len(self._kept) >= MAX_KEPT:
-                del self._kept[next(iter(self._kept))]
+                self._kept.popitem(last=False)
             self._kept[question] = decided
         return decided
 

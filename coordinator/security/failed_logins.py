@@ -6,6 +6,7 @@ is an argument.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from hashlib import blake2b
 from typing import Final
 
@@ -23,7 +24,9 @@ class FailedLogins:
     """The failures of all listeners together."""
 
     def __init__(self) -> None:
-        self._failures: dict[bytes, tuple[int, int]] = {}
+        self._failures: OrderedDict[bytes, tuple[int, int]] = (
+            OrderedDict()
+        )  # A dict is slow to drop its oldest.
         """Time of the last failure and their number, by a digest: a name may have half a MiB. Newest last."""
 
     def __len__(self) -> int:

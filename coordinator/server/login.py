@@ -191,8 +191,8 @@ class LoginConnection(asyncio.Protocol):
         strangers.count_failure(self._stranger, self._rules.listener, failure.reason)
         self._is_over, self._last_words = True, answer
         self._received.clear()
-        strangers.hold(self._stranger, 0)
         self._stranger.end = self._say_last_words
+        strangers.hold(self._stranger, len(answer))
         assert self._transport is not None
         first_ms = self._rules.failure_delay_ms
         if delay_ms := strangers.failure_delay_ms(self._stranger.ip, failure, first_ms):
@@ -205,8 +205,9 @@ class LoginConnection(asyncio.Protocol):
         """Answer the failure, if it has an answer, and close."""
         if self._transport is None:
             return
-        if self._last_words:
-            self._transport.write(self._last_words)
+        words, self._last_words = self._last_words, b""  # Where many hold too much, this is called once more.
+        if words:
+            self._transport.write(words)
         self._stranger.end = self._end  # Of a peer that does not read.
         self._host.strangers.delay(self._stranger, self._rules.failure_delay_ms)
         self._transport.close()

@@ -42,6 +42,11 @@ ATTACKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             _HELLO + "test_a_certificate_that_claims_too_much_never_reaches_openssl",
         ),
         "10,000 that claim 512 KiB": (_CROWD,),
+        "512 KiB of names amid a login": (
+            _LOGIN + "test_only_a_small_request_in_the_exchange_is_decoded_and_answered",
+            "security/test_requests_of_strangers.py::"
+            "test_half_a_mib_of_names_costs_the_one_who_asks_its_connection_and_nobody_else_anything",
+        ),
     },
     "F2": {
         "no hello": (

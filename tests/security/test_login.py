@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.security.sasl.login import (
+    OUT_OF_ORDER_BYTES_MAX,
     REFUSED_VERSIONS_MAX,
     STEPS_MAX,
     Login,
@@ -27,6 +28,7 @@ from protocol.errors import ErrorCode
 from protocol.framing import decode_response, encode_request
 from protocol.messages import REQUESTS, RESPONSES
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.produce import ProduceRequest
@@ -266,11 +268,28 @@ def test_every_whole_request_in_the_exchange_is_refused_and_answered(key: int) -
             request = random_message(Random(seed), REQUESTS[key], version)
             frame = encode_request(request, version, 7, "tests")[4:]
             step = login.receive(frame, NOW_MS, WALL_MS)
-            if isinstance(request, ProduceRequest) and request.acks == 0:
+            has_no_answer = isinstance(request, ProduceRequest) and request.acks == 0
+            if has_no_answer or len(frame) > OUT_OF_ORDER_BYTES_MAX:
                 assert_closed(login, step)
                 continue
             assert_refused(login, step)
             assert step.answer
+
+
+@pytest.mark.parametrize("beyond", [False, True])
+def test_only_a_small_request_in_the_exchange_is_decoded_and_answered(beyond: bool) -> None:
+    """Half a MiB of names, from anybody, would take two seconds of the loop, and 33 MB to refuse (F1)."""
+    count = 500 + 500 * beyond
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["k"] * count)
+    frame = encode_request(request, 4, 7, "")[4:]
+    assert (len(frame) > OUT_OF_ORDER_BYTES_MAX) is beyond
+    login = shaken()
+    step = login.receive(frame, NOW_MS, WALL_MS)
+    if beyond:
+        assert_closed(login, step)
+    else:
+        assert_refused(login, step)
+        assert len(decode_response(FindCoordinatorResponse, 4, step.answer[4:])[1].coordinators) == count
 
 
 @pytest.mark.parametrize(

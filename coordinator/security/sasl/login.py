@@ -40,6 +40,10 @@ REFUSED_VERSIONS_MAX: Final = 16
 STEPS_MAX: Final = 16
 """Tokens of one exchange: no mechanism has more than three."""
 
+OUT_OF_ORDER_BYTES_MAX: Final = 1024
+"""Of a request in place of a token that gets its error response: for an answer it is decoded, 4 us for a byte, and
+the answer may be 64 times as long. A client that takes the listener for another one asks for less at first."""
+
 _HEADER: Final = Struct(">hhih")  # API key, version, correlation id, length of the client id.
 _SIZE: Final = Struct(">i")
 
@@ -276,10 +280,12 @@ def _decoded(cls: type, header: _Header, frame: bytes) -> Any:
 
 
 def _out_of_order(header: _Header, frame: bytes) -> Step:
-    """Answer a request other than SaslAuthenticate by its own error response (S6)."""
+    """Answer a request other than SaslAuthenticate by its own error response, if it is a small one (S6)."""
     cls = REQUESTS.get(header.key)
     if cls is None:
         raise DecodeError(f"API {header.key}")
+    if len(frame) > OUT_OF_ORDER_BYTES_MAX:
+        return _closed(f"{cls.__name__} of {len(frame)} bytes in place of SaslAuthenticateRequest")
     message, version = spec(cls), header.version
     if header.key == API_VERSIONS_KEY and not message.min_version <= version <= message.max_version:
         request, version = ApiVersionsRequest(), 0  # Every client can read that (KIP-511).
