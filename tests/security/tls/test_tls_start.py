@@ -110,3 +110,30 @@ def test_a_store_that_cannot_be_used_is_one_sentence_and_exit_status_2(
     assert [line for line in errors.splitlines() if not line.startswith("{")] == errors.splitlines()[-1:]
     assert "CANARY" not in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        (
+            "ssl.keystore.location",
+            r"the listener TLS has no TLS: .*/a\\x00b cannot be read: no file can have that name",
+        ),
+        ("log.dirs", r"log.dirs=.*/a\\x00b: no directory can have that name"),
+    ],
+)
+def test_a_path_with_a_nul_is_one_sentence_and_exit_status_2(
+    tmp_path: Path, setting: str, sentence: str
+) -> None:
+    """A file of settings may have one, as a backslash and its number."""
+    daemon = started(tmp_path)
+    del daemon.overrides[setting]
+    file = tmp_path / "server.properties"
+    file.write_text(f"{setting}={tmp_path}/a\\u0000b\n")
+    command = [*daemon._command(), "--config", str(file)]
+    done = subprocess.run(
+        command, env={**os.environ, **daemon._environment()}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert re.fullmatch(f"muster: {sentence}", done.stderr.splitlines()[-1]), done.stderr
+    assert "Traceback" not in done.stderr
