@@ -14,8 +14,9 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
-from contextlib import chdir
+from contextlib import chdir, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,8 @@ PORT: Final = "9094"
 PASSWORDS: Final = {"admin": "admin-secret", "alice": "alice-secret"}
 ROWS: Final = 10
 TIMEOUT_S: Final = 30.0
+CANNOT_CONNECT: Final = re.compile("Connect to .* failed")
+"""What librdkafka says where nothing listens; its code is that of a connection which is closed."""
 RIGHTS: Final = {
     (ResourceType.TOPIC, "orders"): (AclOperation.WRITE, AclOperation.READ, AclOperation.DESCRIBE),
     (ResourceType.GROUP, "billing"): (AclOperation.READ,),
@@ -104,6 +107,33 @@ def refused(what: str, error_codes: set[int], ask: Callable[[], Any]) -> None:
             return
         raise DemoError(f"{what}: refused with {error.args[0].name()}") from None
     raise DemoError(f"{what}: it was not refused")
+
+
+def not_let_in(what: str, error_codes: set[int], settings: dict[str, Any], admin: AdminClient) -> None:
+    """Raise DemoError unless a client with these settings is refused with one of these errors.
+
+    No answer is no refusal: right before and after it the daemon has to answer `admin`.
+    """
+    if not _answers(admin):
+        raise DemoError(f"{what}: the daemon does not answer its administrator before it")
+    seen: list[KafkaError] = []
+    stranger = AdminClient({**settings, "error_cb": seen.append})
+    deadline_s = time.monotonic() + TIMEOUT_S
+    behind_others = {KafkaError._ALL_BROKERS_DOWN} - error_codes
+    while not (reasons := [each for each in seen if each.code() not in behind_others]):
+        if time.monotonic() > deadline_s:
+            raise DemoError(f"{what}: it was not refused within {TIMEOUT_S} s")
+        with suppress(KafkaException):  # It does not say why; `error_cb` does.
+            stranger.list_topics(timeout=1)
+            raise DemoError(f"{what}: it was not refused")
+        stranger.poll(0)
+    if any(CANNOT_CONNECT.search(each.str()) for each in reasons):
+        raise DemoError(f"{what}: nothing listens: {reasons[0].str()}")
+    if reasons[0].code() not in error_codes:
+        raise DemoError(f"{what}: refused with {reasons[0].name()}: {reasons[0].str()}")
+    if not _answers(admin):
+        raise DemoError(f"{what}: the daemon does not answer its administrator after it")
+    print(f"   refused, as it has to be: {what}: {reasons[0].name()}")
 
 
 def written(client: dict[str, Any], topic: str) -> None:
@@ -182,11 +212,10 @@ def walk(secured: SecuredFolder, has_ended: Callable[[], str | None]) -> None:
         "bootstrap.servers": secured.address,
         "log_level": 0,
     }
-    strangers = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._AUTHENTICATION}
-    stranger = AdminClient({**nobody, **trusting})
-    refused("a wrong password", strangers, lambda: stranger.list_topics(timeout=3))
-    plain = AdminClient({"bootstrap.servers": secured.address, "log_level": 0})
-    refused("plain text", strangers, lambda: plain.list_topics(timeout=3))
+    not_let_in("a wrong password", {KafkaError._AUTHENTICATION}, {**nobody, **trusting}, admin)
+    in_the_open = {"bootstrap.servers": secured.address, "log_level": 0}
+    closed = {KafkaError._TRANSPORT, KafkaError._SSL, KafkaError._ALL_BROKERS_DOWN}
+    not_let_in("plain text", closed, in_the_open, admin)
 
 
 def _answers(admin: AdminClient) -> bool:

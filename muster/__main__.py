@@ -38,13 +38,16 @@ def _end_process(status: int) -> NoReturn:
 def _run() -> int:
     arguments = sys.argv[1:]
     if arguments[:1] == ["serve"]:
+        from muster.hangup import HeldHangup
+
+        hangup = HeldHangup()  # Before all that takes time.
         gc.disable()  # Imported modules are no garbage; `serve` turns collection on again.
         from muster.lazy_dataclasses import compile_methods_lazily
 
         compile_methods_lazily()
         from muster.serve import serve_command
 
-        return serve_command(arguments[1:], STARTED_S)
+        return serve_command(arguments[1:], STARTED_S, hangup)
     from muster.cli import run
 
     return run(arguments)

@@ -52,9 +52,10 @@ app.register_install_completion_command(
 def serve(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
     """Run the daemon. See `muster serve --help`."""
     from muster.__main__ import STARTED_S
+    from muster.hangup import HeldHangup
     from muster.serve import serve_command
 
-    return serve_command(arguments, STARTED_S)
+    return serve_command(arguments, STARTED_S, HeldHangup())
 
 
 def run(arguments: Sequence[str]) -> int:

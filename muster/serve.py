@@ -22,6 +22,7 @@ from coordinator.settings.http_listeners import http_listener
 from coordinator.settings.model import Settings
 from coordinator.settings.sources import LoadedSettings, SettingsError, load
 from coordinator.settings.unusable import UnusableSettings
+from muster.hangup import HeldHangup
 from muster.log_output import configure_log, structlog  # Before any import of structlog.
 from muster.sentences import cut, say
 
@@ -37,10 +38,10 @@ the file given by --config, its default. All settings: docs/settings.md.
 """
 
 
-def serve_command(arguments: Sequence[str], started_s: float) -> int:
+def serve_command(arguments: Sequence[str], started_s: float, hangup: HeldHangup) -> int:
     """Run the daemon with these command line arguments; return the exit status.
 
-    `started_s` is the monotonic time at which the process began.
+    `started_s` is the monotonic time at which the process began, and `hangup` its SIGHUP, held back since then.
     """
     flags = _parser().parse_args(arguments)
     try:
@@ -49,9 +50,8 @@ def serve_command(arguments: Sequence[str], started_s: float) -> int:
         for problem in error.problems:
             say(problem)
         return STATUS_NOT_UNDERSTOOD
-    if _has_tls(loaded.settings):
-        # It asks for renewed certificates, also of a daemon that is starting or stopping.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # It asks for renewed certificates, also of a daemon that is starting or stopping.
+    hangup.release(is_ignored=_has_tls(loaded.settings))
     configure_log(loaded.settings.muster_log_level)
     _log_ignored_settings(loaded)
     return _run(loaded.settings, started_s)

@@ -160,7 +160,7 @@ def test_the_daemons_process_ends_as_it_is_once_all_is_written() -> None:
     """Python would first free every object that the daemon held, one by one."""
     script = (
         "import atexit, sys, muster.serve, muster.__main__ as command\n"
-        "def serve_command(arguments, started_s):\n"
+        "def serve_command(arguments, started_s, hangup):\n"
         "    print('stopped')\n"
         "    return 7\n"
         "muster.serve.serve_command = serve_command\n"

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
-from bench.demo_secure import FILES, KEY, PAGE, ROOT
+import pytest
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
+
+from bench.demo_secure import FILES, KEY, PAGE, ROOT, DemoError, not_let_in
+from harness.daemon import MusterDaemon
+from harness.processes import HOST, free_port
 
 
 def test_the_page_has_what_the_demo_takes_from_it() -> None:
@@ -23,3 +30,19 @@ def test_the_walk_of_the_page_ends_well() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("refused, as it has to be") == 6
+    assert "a wrong password: _AUTHENTICATION\n" in done.stdout
+
+
+def test_no_answer_and_a_client_that_is_let_in_are_no_refusals(tmp_path: Path) -> None:
+    nowhere = {"bootstrap.servers": f"{HOST}:{free_port()}", "log_level": 0}
+    refusals = {KafkaError._AUTHENTICATION}
+    with pytest.raises(DemoError, match="does not answer its administrator before it"):
+        not_let_in("nobody", {KafkaError._TRANSPORT}, nowhere, AdminClient(nowhere))
+    with MusterDaemon(tmp_path) as daemon:
+        there = {"bootstrap.servers": daemon.bootstrap, "log_level": 0}
+        admin = AdminClient(there)
+        for error_codes in (refusals, {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}):
+            with pytest.raises(DemoError, match="nothing listens"):
+                not_let_in("nobody", error_codes, nowhere, admin)
+        with pytest.raises(DemoError, match="it was not refused"):
+            not_let_in("anybody", refusals, there, admin)

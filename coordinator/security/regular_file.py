@@ -13,11 +13,24 @@ from pathlib import Path
 
 
 class UnusableFile(OSError):
-    """Raised for what is no regular file, or has too many bytes; `strerror` says which."""
+    """Raised for what is no regular file, can be none, or has too many bytes; `strerror` says which."""
+
+
+def can_be_named(path: Path | str) -> bool:
+    """Whether a file or directory can have this path: else Python raises ValueError for it, and no OSError.
+
+    No path has a NUL, or a character that the file system's encoding lacks.
+    """
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes:
     """Return what is in the file. Raises OSError, UnusableFile among them."""
+    if not can_be_named(path):
+        raise UnusableFile(errno.EINVAL, "no file can have that name")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

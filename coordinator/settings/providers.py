@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from coordinator.security.regular_file import read_regular
+from coordinator.security.regular_file import can_be_named, read_regular
 from coordinator.settings.properties import MAX_FILE_BYTES, PropertiesError, properties_in
 
 NAMES_OPTION: Final = "config.providers"
@@ -137,10 +137,12 @@ def _pattern(option: str, texts: Mapping[str, str]) -> re.Pattern[str] | None:
 
 
 def _allowed_path(path: str, allowed: tuple[Path, ...]) -> Path:
-    """Return the path. Raises ProviderError if it is not absolute, or not under one of `allowed`."""
+    """Return the path. Raises ProviderError if it is not absolute, not under one of `allowed`, or impossible."""
     found = Path(path)
     if not found.is_absolute():
         raise ProviderError(f"{path or 'a blank path'} is no absolute path")
+    if not can_be_named(found):
+        raise ProviderError(f"cannot read {path}: no file can have that name")
     resolved = found.resolve()
     if allowed and not any(resolved.is_relative_to(each.resolve()) for each in allowed):
         raise ProviderError(f"{path} is not under {_ALLOWED_PATHS}")

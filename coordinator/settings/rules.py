@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence, Set
 from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
+from coordinator.security.regular_file import can_be_named
 from coordinator.settings.listeners import ListenerConfig
 from coordinator.settings.login_rules import MECHANISMS_OPTION, login_problems
 from coordinator.settings.prefixed import PREFIX, ListenerSettings
@@ -108,13 +109,7 @@ def conflicts(settings: RelatedSettings) -> Iterator[OptionConflict]:
     if "queued_max_request_bytes" in settings.model_fields_set and 0 < queued < largest:
         names = "queued.max.request.bytes", "socket.request.max.bytes"
         yield OptionConflict(frozenset(names), f"{names[0]}={queued} must not be below {names[1]}={largest}")
-    if len(settings.log_dirs) > 1:
-        yield OptionConflict(
-            frozenset({"log.dirs"}), f"log.dirs={','.join(settings.log_dirs)} must be one directory"
-        )
-    directory = settings.log_dirs[0] if settings.log_dirs else settings.log_dir
-    for sentence in cordon_problems(settings.cordoned_log_dirs, directory):
-        yield OptionConflict(frozenset({"cordoned.log.dirs", "log.dirs", "log.dir"}), sentence)
+    yield from _directory_conflicts(settings)
     if settings.max_connections_per_ip == 0 and not settings.max_connections_per_ip_overrides:
         yield OptionConflict(
             frozenset({"max.connections.per.ip", "max.connections.per.ip.overrides"}), NO_CONNECTIONS
@@ -124,6 +119,20 @@ def conflicts(settings: RelatedSettings) -> Iterator[OptionConflict]:
         names = "connection.failed.authentication.delay.ms", "connections.max.idle.ms"
         yield OptionConflict(frozenset(names), f"{names[0]}={delay_ms} must be below {names[1]}={idle_ms}")
     yield from _listener_conflicts(settings)
+
+
+def _directory_conflicts(settings: RelatedSettings) -> Iterator[OptionConflict]:
+    if len(settings.log_dirs) > 1:
+        yield OptionConflict(
+            frozenset({"log.dirs"}), f"log.dirs={','.join(settings.log_dirs)} must be one directory"
+        )
+    option, directory = (
+        ("log.dirs", settings.log_dirs[0]) if settings.log_dirs else ("log.dir", settings.log_dir)
+    )
+    if not can_be_named(directory):
+        yield OptionConflict(frozenset({option}), f"{option}={directory}: no directory can have that name")
+    for sentence in cordon_problems(settings.cordoned_log_dirs, directory):
+        yield OptionConflict(frozenset({"cordoned.log.dirs", "log.dirs", "log.dir"}), sentence)
 
 
 def _listener_conflicts(settings: RelatedSettings) -> Iterator[OptionConflict]:

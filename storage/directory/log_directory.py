@@ -105,7 +105,7 @@ class LogDirectory:
         to another node or cluster.
         """
         try:
-            _make(path, files)
+            _make(path, files, is_private=True)
             lock = files.lock(path / LOCK)
             if lock is None:
                 raise LogDirectoryError(f"log directory {path} is in use by another process")
@@ -390,15 +390,18 @@ class LogDirectory:
         return self.shut_down_cleanly or self._logs.keys() >= set(self.partitions())
 
 
-def _make(path: Path, files: Files) -> None:
+def _make(path: Path, files: Files, *, is_private: bool = False) -> None:
     """Make `path` and what is missing above it, from above: the name of each is on the disk before the next.
+
+    If `is_private` only its owner can use it, as users and rights may be kept in it (F13). That is not so of what
+    is above it, and what was there keeps its mode.
 
     One whose name cannot be synced is taken back, or the next start would find it and trust it.
     """
     if files.is_directory(path):
         return
     _make(path.parent, files)
-    if not files.make_directory(path):
+    if not files.make_directory(path, is_private=is_private):
         return
     try:
         files.sync_directory(path.parent)

@@ -58,3 +58,16 @@ def test_what_is_no_file_is_refused_at_once(odd: Path, reader: str) -> None:
     read, problem = READERS[reader]
     with pytest.raises(problem, match="it is no file"):
         read(odd)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_path_with_a_nul_is_refused(tmp_path: Path, reader: str) -> None:
+    """Python raises ValueError for it, where it raises OSError for all else."""
+    read, problem = READERS[reader]
+    with pytest.raises(problem, match="no file can have that name"):
+        read(tmp_path / "a\0b")
+
+
+def test_a_path_that_the_file_systems_encoding_lacks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnusableFile, match="no file can have that name"):
+        read_regular(tmp_path / "a\ud800b", 5)

@@ -153,13 +153,13 @@ def test_a_heartbeat_behind_the_removal_of_its_acl_is_refused(admin: WireClient,
 
 def test_a_commit_behind_the_removal_of_its_acl_is_refused(admin: WireClient, client: WireClient) -> None:
     reads_topic: Given = (OP.READ, ResourceType.TOPIC, TOPIC)
-    created(admin, CLIENT, (OP.READ, ResourceType.GROUP, "g"), reads_topic, ALTERS)
+    created(admin, CLIENT, (OP.READ, ResourceType.GROUP, "commits"), reads_topic, ALTERS)
     for offset in range(4):
-        assert committed(client.ask(commit(offset), 8)) == 0
-    send_together(client, (commit(4), 8), (removal(reads_topic), 3), (commit(5), 8))
+        assert committed(client.ask(commit(offset, "commits"), 8)) == 0
+    send_together(client, (commit(4, "commits"), 8), (removal(reads_topic), 3), (commit(5, "commits"), 8))
     found = [client.receive() for _ in range(3)]
     assert [committed(found[0]), committed(found[2])] == [0, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-    (group,) = admin.ask(fetch(), 8).groups
+    (group,) = admin.ask(fetch("commits"), 8).groups
     assert group.topics[0].partitions[0].committed_offset == 4
 
 

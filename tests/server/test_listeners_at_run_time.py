@@ -293,6 +293,7 @@ def test_another_store_is_checked_and_taken(of_its_own: Running) -> None:
     assert "moved.pem" in running.refused(place), "its key has a password"
     assert PASSWORD[:-1] not in running.refused(place, (KEY_PASSWORD, PASSWORD[:-1]))
     assert "nowhere.pem" in running.refused((LOCATION, str(running.folder / "nowhere.pem")))
+    assert "no file can have that name" in running.refused((LOCATION, "/tmp/a\0b"))
     other = running.put("other.pem", issued("elsewhere.example").pem)
     assert "alternative name" in running.refused((LOCATION, other))
     trust = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +37,22 @@ def test_partitions_are_found_by_their_directories(tmp_path: Path) -> None:
     ]
     assert not (tmp_path / "a-0.5f-delete").exists()
     directory.close()
+
+
+@pytest.mark.parametrize("umask", [0o022, 0])
+def test_a_directory_that_is_made_is_for_its_owner_alone(tmp_path: Path, umask: int) -> None:
+    """F13: users and rights may be kept in it. What was there keeps its mode."""
+    made, found = tmp_path / "above" / "made", tmp_path / "found"
+    found.mkdir()
+    found.chmod(0o755)
+    before = os.umask(umask)
+    try:
+        for path in (made, found):
+            take(path).close()
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (made.parent, made, found)]
+    assert modes == [0o777 & ~umask, 0o700, 0o755]
 
 
 def test_an_empty_log_leaves_nothing_on_the_disk(tmp_path: Path) -> None:

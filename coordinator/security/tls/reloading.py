@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeAlias
 
+from coordinator.security.regular_file import can_be_named
 from coordinator.security.tls.contexts import TlsContext, make_context
 from coordinator.security.tls.names import names_of
 from coordinator.security.tls.options import TlsOptions
@@ -88,7 +89,7 @@ def _stamps(options: TlsOptions) -> tuple[Stamp, Stamp]:
 
 
 def _stamp(path: Path | None) -> Stamp:
-    if path is None:
+    if path is None or not can_be_named(path):
         return None
     try:
         found = path.stat()

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -15,23 +16,33 @@ from harness.daemon import MusterDaemon
 from harness.processes import wait_until
 from tests.security.tls.test_tls_daemon import started
 
+ROOT = Path(__file__).resolve().parents[3]
 
-def launched(daemon: MusterDaemon) -> subprocess.Popen[str]:
+
+def launched(daemon: MusterDaemon, *arguments: str, hangup: str = "default") -> subprocess.Popen[str]:
     """The daemon's own command, which is not waited for until it is ready.
 
     A test run that was started by nohup ignores SIGHUP, and so would what it starts.
     """
     pipe = subprocess.PIPE
     environment = {**os.environ, **daemon._environment()}
-    command = ["env", "--default-signal=HUP", *daemon._command()]
+    command = ["env", f"--{hangup}-signal=HUP", *daemon._command(), *arguments]
     return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+
+def cares_for_sighup(process: subprocess.Popen[str]) -> bool:
+    """Whether the process has blocked SIGHUP, ignores it, or has a handler for it."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    masks = re.findall(r"^Sig(?:Blk|Ign|Cgt):\t(\w+)$", status, re.MULTILINE)
+    assert len(masks) == 3
+    return any(int(mask, 16) >> (signal.SIGHUP - 1) & 1 for mask in masks)
 
 
 def test_sighup_ends_no_start_and_no_stop(tmp_path: Path) -> None:
     """It asks for what is read anyway; without TLS it is the end, as ever."""
     daemon = started(tmp_path)
     with launched(daemon) as process:
-        wait_until(daemon.log_dir.exists, "its settings are known, and it is starting", 20)
+        wait_until(lambda: cares_for_sighup(process), "its first lines have run", 20, interval_s=0.001)
         is_over = threading.Event()
 
         def signals() -> None:
@@ -51,6 +62,46 @@ def test_sighup_ends_no_start_and_no_stop(tmp_path: Path) -> None:
             sender.join()
     assert ready.startswith("muster: ready"), errors
     assert process.returncode == 0, errors
+
+
+def test_sighup_is_held_back_before_what_takes_time_is_imported() -> None:
+    script = (
+        "import signal, sys\n"
+        "def on_event(event, details):\n"
+        "    if event == 'import' and details[0] == 'muster.serve':\n"
+        "        print(signal.SIGHUP in signal.pthread_sigmask(signal.SIG_BLOCK, []), 'pydantic' in sys.modules)\n"
+        "sys.addaudithook(on_event)\n"
+        "sys.argv[1:] = ['serve', '--help']\n"
+        "from muster.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("True False\nusage: muster serve")
+
+
+@pytest.mark.parametrize(
+    ("has_tls", "hangup", "ends_by"),
+    [(True, "default", 0), (False, "default", -signal.SIGHUP), (False, "ignore", 0)],
+)
+def test_sighup_before_the_settings_are_read_waits_for_them(
+    tmp_path: Path, has_tls: bool, hangup: str, ends_by: int
+) -> None:
+    """The daemon's settings come through a pipe, so that it is known when the signal comes."""
+    settings = tmp_path / "pipe"
+    os.mkfifo(settings)
+    daemon = started(tmp_path) if has_tls else MusterDaemon(tmp_path / "data")
+    with launched(daemon, "--config", str(settings), hangup=hangup) as process:
+        with settings.open("w") as writing:  # Returns when the daemon has opened it.
+            process.send_signal(signal.SIGHUP)
+            writing.write("log.retention.hours=1\n")
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        process.terminate()
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == ends_by, errors
+    assert ready.startswith("muster: ready") == (ends_by == 0), errors
 
 
 def test_without_tls_sighup_is_the_end(tmp_path: Path) -> None:
@@ -110,3 +161,30 @@ def test_a_store_that_cannot_be_used_is_one_sentence_and_exit_status_2(
     assert [line for line in errors.splitlines() if not line.startswith("{")] == errors.splitlines()[-1:]
     assert "CANARY" not in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        (
+            "ssl.keystore.location",
+            r"the listener TLS has no TLS: .*/a\\x00b cannot be read: no file can have that name",
+        ),
+        ("log.dirs", r"log.dirs=.*/a\\x00b: no directory can have that name"),
+    ],
+)
+def test_a_path_with_a_nul_is_one_sentence_and_exit_status_2(
+    tmp_path: Path, setting: str, sentence: str
+) -> None:
+    """A file of settings may have one, as a backslash and its number."""
+    daemon = started(tmp_path)
+    del daemon.overrides[setting]
+    file = tmp_path / "server.properties"
+    file.write_text(f"{setting}={tmp_path}/a\\u0000b\n")
+    command = [*daemon._command(), "--config", str(file)]
+    done = subprocess.run(
+        command, env={**os.environ, **daemon._environment()}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert re.fullmatch(f"muster: {sentence}", done.stderr.splitlines()[-1]), done.stderr
+    assert "Traceback" not in done.stderr
