@@ -19,7 +19,7 @@ from harness.processes import free_port
 from harness.secured import CANARY, SecuredBroker
 from muster.client_properties import ClientSettings, client_settings
 from muster.cluster import ClusterError, UnreachableError, connected
-from muster.connection_failures import PLACES_MAX, Failures, failure_sentence, in_words
+from muster.connection_failures import PLACES_MAX, SAID_MAX, Failures, failure_sentence, in_words
 from protocol.messages.list_groups import ListGroupsRequest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -173,6 +173,11 @@ def test_an_answer_of_the_cluster_is_called_by_its_name() -> None:
         "the cluster answers TOPIC_AUTHORIZATION_FAILED"
     )
     assert in_words(KafkaTimeoutError()) == "KafkaTimeoutError"
+
+
+def test_a_long_text_is_repeated_on_one_line_and_cut() -> None:
+    said = in_words(KafkaConnectionError("word\n" * SAID_MAX))
+    assert said == ("word " * SAID_MAX)[:SAID_MAX]
 
 
 async def test_an_error_of_another_kind_does_not_read_as_silence(broker: SecuredBroker) -> None:

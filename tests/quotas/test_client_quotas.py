@@ -124,6 +124,18 @@ def test_the_longest_wait_counts() -> None:
     assert meter.throttle_ms == 1_000
 
 
+def test_the_longest_wait_counts_of_permits_and_of_time() -> None:
+    """Q14: three permits too many wait for 3 s, the time of the request for 1 s, from when it is over."""
+    world = World(controller_mutation_rate=1, request_percentage=1)
+    meter = world.meter()
+    assert meter.take_partitions(14, is_strict=False)
+    world.busy_s = 60
+    meter.take_time()
+    assert meter.throttle_ms == 3_000
+    world.now_ms += 2_500
+    assert meter.throttle_ms == 1_000
+
+
 def test_mutations_of_new_versions_are_refused_and_of_old_ones_throttled() -> None:
     """Q13: 15 of 11 permits pass; then a second per permit that is missing."""
     world = World(controller_mutation_rate=1)
@@ -162,6 +174,15 @@ def test_connections_of_an_address_over_its_rate_are_held() -> None:
     assert [rates.hold_ms("10.0.0.1", 5) for _ in range(12)] == [0] * 10 + [1_000, 1_000]
     assert rates.hold_ms("::ffff:10.0.0.1", 5) == 1_000
     assert rates.hold_ms("10.0.0.2", 5) == 0
+    assert rates.hold_ms("10.0.0.1", 11_005) == 0
+
+
+def test_connections_that_are_held_do_not_count() -> None:
+    """Those that were let in are past a window later, however many were refused meanwhile."""
+    rates = ConnectionRates(Windows())
+    rates.set(entity_of([("ip", "10.0.0.1")]), {"connection_creation_rate": 1})
+    assert [rates.hold_ms("10.0.0.1", 5) for _ in range(10)] == [0] * 10
+    assert all(rates.hold_ms("10.0.0.1", 10_005) for _ in range(20))
     assert rates.hold_ms("10.0.0.1", 11_005) == 0
 
 

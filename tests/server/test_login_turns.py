@@ -145,3 +145,13 @@ def test_a_client_that_does_not_read_its_refusal_is_cut_off(world: World) -> Non
     assert len(world.timers) == timers + 1
     world.strangers.timer_fired(stranger)
     assert world.socket.is_aborted
+
+
+def test_a_login_that_failed_holds_no_bytes_while_its_end_is_waited_for(world: World) -> None:
+    """Or, of all that hold too much, those would be closed that have nothing left to say."""
+    (stranger,) = world.strangers
+    world.turn.begin(world.used_s)
+    world.login.data_received(NAMED + REFUSED[:-1])
+    assert stranger.held_bytes == len(REFUSED) - 1
+    world.login.data_received(REFUSED[-1:] + b"more")
+    assert stranger.held_bytes == 0

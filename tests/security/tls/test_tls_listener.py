@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
 from coordinator.runtime.turn_share import unlimited
 from coordinator.security.session import ANONYMOUS, NO_SESSION, Session
+from coordinator.security.tls.contexts import TlsContext
 from coordinator.security.tls.options import tls_options
 from coordinator.security.tls.problems import TlsProblem
-from coordinator.security.tls.reloading import ReloadableContext
+from coordinator.security.tls.reloading import ReloadableContext, check_compatible
+from coordinator.security.tls.stores import KeyStore
 from coordinator.server.entrances import EntranceError
 from coordinator.server.strangers import Stranger
-from coordinator.server.tls_listener import NO_RULE, TlsListener, TlsListeners
+from coordinator.server.tls_listener import NO_RULE, Texts, TlsListener, TlsListeners
 from coordinator.server.tls_transport import TlsBuffers
 from coordinator.settings.listeners import ListenerConfig, SecurityProtocol
 from coordinator.settings.prefixed import ListenerSettings, OwnValue, Place
-from tests.security.tls.certificates import Issued, authority_pem, client_context, issued
+from tests.security.tls.certificates import Issued, authority_pem, client_context, issued, self_signed
 from tests.security.tls.wired import Receiver, Wired
 
 pytestmark = pytest.mark.asyncio
@@ -192,6 +198,16 @@ async def test_a_certificate_of_another_authority_is_refused_where_one_is_only_r
         opened.wired.shake_hands().to_client()
 
 
+async def test_a_certificate_in_the_trust_store_is_trusted_by_itself(tmp_path: Path) -> None:
+    """T3: without who signed it, and no other of the same authority with it."""
+    alice, bob = issued("alice"), issued("bob")
+    found = contexts(tmp_path, "required", ssl_truststore_certificates=alice.certificate)
+    wired = Wired(context=found.current.context, client=client_context(alice, tmp_path)).shake_hands()
+    assert wired.host.events == ["stranger", "handshake"]
+    with pytest.raises(ssl.SSLError, match="ALERT_UNKNOWN_CA"):
+        Wired(context=found.current.context, client=client_context(bob, tmp_path)).shake_hands().to_client()
+
+
 async def test_a_stranger_beyond_a_maximum_is_aborted_at_once(tmp_path: Path) -> None:
     server = Server()
     server.is_full = True
@@ -256,6 +272,21 @@ async def test_a_certificate_for_others_is_refused(
     assert not found.reload(), "it is said once"
 
 
+@pytest.mark.parametrize(("name", "fits"), [("MUSTER.example", True), ("muster.elsewhere", False)])
+async def test_a_subject_may_come_back_in_letters_of_another_case(
+    tmp_path: Path, name: str, fits: bool
+) -> None:
+    """T36."""
+
+    def for_subject(common_name: str) -> TlsContext:
+        made = (self_signed(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])),)
+        return TlsContext(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), KeyStore("", made, made), True)
+
+    options = tls_options(store(tmp_path, issued()).get, None)
+    with nullcontext() if fits else pytest.raises(TlsProblem, match=r"which only ssl\.allow\.dn\.changes"):
+        check_compatible(for_subject("muster.Example"), for_subject(name), options)
+
+
 async def test_both_may_be_allowed(tmp_path: Path) -> None:
     found = contexts(tmp_path, ssl_allow_dn_changes="true", ssl_allow_san_changes="true")
     replaced(tmp_path, issued("elsewhere.example"))
@@ -277,6 +308,29 @@ async def test_a_file_that_is_gone_or_torn_keeps_the_old_certificate_and_is_said
     with capture_logs() as lines:
         listeners.reload()
     assert [line["event"] for line in lines] == ["certificates read again"]
+
+
+async def test_files_are_looked_at_every_so_often_until_the_stop() -> None:
+    """T37."""
+    looks = 0
+    looked = asyncio.Event()
+
+    class Counting:
+        def reload(self, texts: Texts) -> None:
+            nonlocal looks
+            looks += 1
+            looked.set()
+
+    listeners = TlsListeners(Server(), 1)
+    listeners.add(Counting())
+    await looked.wait()
+    listeners.stop()
+    before = looks
+    loop = asyncio.get_running_loop()
+    later = loop.create_future()
+    loop.call_later(0.002, later.set_result, None)  # A timer that is due later fires later.
+    await later
+    assert looks == before
 
 
 # What is refused at the start.

@@ -115,6 +115,12 @@ async def test_a_client_that_hangs_up_during_the_handshake_is_gone() -> None:
     assert wired.host.reasons == [HUNG_UP]
 
 
+async def test_a_client_that_resets_its_connection_during_the_handshake_has_hung_up() -> None:
+    wired = Wired()
+    wired.transport.connection_lost(ConnectionResetError())
+    assert wired.host.reasons == [HUNG_UP]
+
+
 async def test_a_connection_that_the_host_closes_at_the_handshake_is_hidden_from_the_protocol_behind() -> (
     None
 ):
@@ -364,15 +370,25 @@ async def test_what_comes_behind_a_close_notify_is_dropped() -> None:
     assert wired.transport._engine.unread <= PIECE_BYTES
 
 
-async def test_a_paused_protocol_hears_of_the_end_when_it_resumes() -> None:
-    """Its requests before the end are still to be answered: a producer may send and hang up."""
-    wired = Wired().shake_hands()
-    wired.receiver.pauses = True
-    wired.client.write(b"last")
+@pytest.mark.parametrize("before", [(), (b"first",)])
+async def test_a_paused_protocol_hears_of_the_end_when_it_resumes(before: tuple[bytes, ...]) -> None:
+    """Its requests before the end are still to be answered: a producer may send and hang up.
+
+    Behind another record, the last one and the end are decrypted by one call.
+    """
+
+    class Pausing(Receiver):
+        def data_received(self, data: bytes) -> None:
+            self.pauses = data == b"last"
+            super().data_received(data)
+
+    wired = Wired(Pausing()).shake_hands()
+    for each in (*before, b"last"):
+        wired.client.write(each)
     with pytest.raises(ssl.SSLWantReadError):
         wired.client.unwrap()
     wired.to_server()
-    assert wired.receiver.received == [b"last"]
+    assert wired.receiver.received == [*before, b"last"]
     assert wired.receiver.ended == 0
     wired.transport.resume_reading()
     await asyncio.sleep(0)
