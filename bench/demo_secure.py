@@ -117,7 +117,8 @@ def not_let_in(what: str, error_codes: set[int], settings: dict[str, Any], admin
     if not _answers(admin):
         raise DemoError(f"{what}: the daemon does not answer its administrator before it")
     seen: list[KafkaError] = []
-    stranger = AdminClient({**settings, "error_cb": seen.append})
+    heard: dict[str, Any] = {**settings, "error_cb": seen.append}
+    stranger = AdminClient(heard)
     deadline_s = time.monotonic() + TIMEOUT_S
     behind_others = {KafkaError._ALL_BROKERS_DOWN} - error_codes
     while not (reasons := [each for each in seen if each.code() not in behind_others]):

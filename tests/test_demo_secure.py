@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
@@ -34,12 +35,12 @@ def test_the_walk_of_the_page_ends_well() -> None:
 
 
 def test_no_answer_and_a_client_that_is_let_in_are_no_refusals(tmp_path: Path) -> None:
-    nowhere = {"bootstrap.servers": f"{HOST}:{free_port()}", "log_level": 0}
+    nowhere: dict[str, Any] = {"bootstrap.servers": f"{HOST}:{free_port()}", "log_level": 0}
     refusals = {KafkaError._AUTHENTICATION}
     with pytest.raises(DemoError, match="does not answer its administrator before it"):
         not_let_in("nobody", {KafkaError._TRANSPORT}, nowhere, AdminClient(nowhere))
     with MusterDaemon(tmp_path) as daemon:
-        there = {"bootstrap.servers": daemon.bootstrap, "log_level": 0}
+        there: dict[str, Any] = {"bootstrap.servers": daemon.bootstrap, "log_level": 0}
         admin = AdminClient(there)
         for error_codes in (refusals, {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}):
             with pytest.raises(DemoError, match="nothing listens"):
