@@ -42,6 +42,8 @@ PORT: Final = "9094"
 PASSWORDS: Final = {"admin": "admin-secret", "alice": "alice-secret"}
 ROWS: Final = 10
 TIMEOUT_S: Final = 30.0
+ANSWER_TIMEOUT_S: Final = 10.0
+"""How long a busy machine may take for an answer that is asked for once."""
 CANNOT_CONNECT: Final = re.compile("Connect to .* failed")
 """What librdkafka says where nothing listens; its code is that of a connection which is closed."""
 RIGHTS: Final = {
@@ -114,7 +116,7 @@ def not_let_in(what: str, error_codes: set[int], settings: dict[str, Any], admin
 
     No answer is no refusal: right before and after it the daemon has to answer `admin`.
     """
-    if not _answers(admin):
+    if not _answers(admin, ANSWER_TIMEOUT_S):
         raise DemoError(f"{what}: the daemon does not answer its administrator before it")
     seen: list[KafkaError] = []
     heard: dict[str, Any] = {**settings, "error_cb": seen.append}
@@ -132,7 +134,7 @@ def not_let_in(what: str, error_codes: set[int], settings: dict[str, Any], admin
         raise DemoError(f"{what}: nothing listens: {reasons[0].str()}")
     if reasons[0].code() not in error_codes:
         raise DemoError(f"{what}: refused with {reasons[0].name()}: {reasons[0].str()}")
-    if not _answers(admin):
+    if not _answers(admin, ANSWER_TIMEOUT_S):
         raise DemoError(f"{what}: the daemon does not answer its administrator after it")
     print(f"   refused, as it has to be: {what}: {reasons[0].name()}")
 
@@ -219,9 +221,9 @@ def walk(secured: SecuredFolder, has_ended: Callable[[], str | None]) -> None:
     not_let_in("plain text", closed, in_the_open, admin)
 
 
-def _answers(admin: AdminClient) -> bool:
+def _answers(admin: AdminClient, timeout_s: float = 2.0) -> bool:
     try:
-        admin.list_topics(timeout=2)
+        admin.list_topics(timeout=timeout_s)
     except KafkaException:
         return False
     return True
