@@ -9,12 +9,14 @@ value is ever repeated, as it may be one. It opens no connection.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from coordinator.settings.properties import PropertiesError, read_properties_file
+from coordinator.settings.providers import NAMES_OPTION, PREFIX, ProviderError, Providers
 from muster.client_property_names import OF_LIBRDKAFKA, OF_NO_MEANING
 from muster.client_security import HONOURED as OF_SECURITY
 from muster.client_security import ClientPropertiesError, ClientSecurity, client_security
@@ -40,11 +42,17 @@ _MILLISECONDS: Final = {
     "connections.max.idle.ms": "connections_max_idle_ms",
 }
 _BROKERS: Final = ("bootstrap.servers", "metadata.broker.list")  # The second is librdkafka's.
-_HONOURED: Final = frozenset({*_MILLISECONDS, *_BROKERS, "client.id", "default.api.timeout.ms"}) | OF_SECURITY
+_HONOURED: Final = OF_SECURITY | {
+    *_MILLISECONDS,
+    *_BROKERS,
+    "client.id",
+    "default.api.timeout.ms",
+    NAMES_OPTION,
+}
 _PASSED_OVER: Final = OF_NO_MEANING | OF_LIBRDKAFKA
 _KNOWN_AND_REFUSED: Final = frozenset(
     {
-        *("bootstrap.controllers", "config.providers", "plugin.library.paths", "security.providers"),
+        *("bootstrap.controllers", "plugin.library.paths", "security.providers"),
         *("sasl.login.class", "sasl.login.callback.handler.class", "sasl.client.callback.handler.class"),
         *("ssl.engine.factory.class", "enable.ssl.certificate.verification"),
     }
@@ -106,8 +114,10 @@ def read_client_settings(path: Path) -> ClientSettings:
 def client_settings(properties: Mapping[str, str], lines: Mapping[str, int] | None = None) -> ClientSettings:
     """The settings that these properties stand for. Raises ClientPropertiesError, which names those refused.
 
-    `lines` are the properties' numbers in their file, for those whose names are not shown.
+    `lines` are the properties' numbers in their file, for those whose names are not shown. Variables of
+    configuration providers (KIP-421) are replaced first.
     """
+    properties = _resolved(properties)
     if unknown := sorted(properties.keys() - _HONOURED - _PASSED_OVER):
         raise ClientPropertiesError(f"cannot be honoured here: {_shown(unknown, lines or {})}")
     arguments: dict[str, Any] = {
@@ -127,6 +137,28 @@ def client_settings(properties: Mapping[str, str], lines: Mapping[str, int] | No
     return ClientSettings(
         brokers[0] if brokers else None, timeout_ms, arguments, passed_over, security=security
     )
+
+
+def _resolved(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties with the variables of providers replaced, and without the providers' own.
+
+    As for the daemon a variable that cannot be replaced is a mistake. Raises ClientPropertiesError.
+    """
+    if NAMES_OPTION not in properties:
+        return dict(properties)
+    try:
+        providers = Providers(properties, os.environ)
+    except ProviderError as error:
+        raise ClientPropertiesError(str(error)) from None
+    resolved = {}
+    for name, text in properties.items():
+        if name.startswith(tuple(f"{PREFIX}{each}." for each in providers.names)):
+            continue
+        try:
+            resolved[name] = providers.resolved(text)
+        except ProviderError as error:
+            raise ClientPropertiesError(f"{name}: {error}") from None
+    return resolved
 
 
 def _shown(unknown: Sequence[str], lines: Mapping[str, int]) -> str:

@@ -25,8 +25,7 @@ OF_NO_MEANING: Final = frozenset(
     """.split()  # noqa: SIM905 - a list would have a line for each.
 )
 """Of ConsumerConfig, ProducerConfig and AdminClientConfig of Kafka 4.3.1 all that is neither honoured nor about
-security, but for two that say where something is: `bootstrap.controllers`, and `config.providers`, by which a
-value may stand for a password that is elsewhere."""
+security, but for `bootstrap.controllers`, which says where something is. `config.providers` is honoured."""
 
 OF_LIBRDKAFKA: Final = frozenset(
     """

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.settings.providers import CLASSES
 from muster.client_properties import (
     DEFAULT_TIMEOUT_MS,
     ClientPropertiesError,
@@ -54,6 +55,40 @@ def test_what_is_honoured_becomes_an_argument_of_the_client() -> None:
     }
 
 
+ENV = {"config.providers": "env", "config.providers.env.class": next(iter(CLASSES))}
+
+
+def test_a_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADMIN_PASSWORD", "hidden")
+    jaas = PLAIN.replace('s\\"e=c;', "${env:ADMIN_PASSWORD}")
+    settings = client_settings(SASL | ENV | {"sasl.jaas.config": jaas})
+    assert settings.client_arguments()["sasl_plain_password"] == "hidden"
+    assert settings.passed_over == ()
+
+
+def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "secrets").write_text("password=hidden\n")
+    jaas = PLAIN.replace('s\\"e=c;', f"${{file:{tmp_path}/secrets:password}}")
+    providers = {
+        "config.providers": "file",
+        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+    }
+    arguments = client_settings(SASL | providers | {"sasl.jaas.config": jaas}).client_arguments()
+    assert arguments["sasl_plain_password"] == "hidden"
+
+
+def test_a_variable_that_cannot_be_replaced_is_named_in_one_sentence_without_the_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No user is to have "${env:ADMIN_PASSWORD}" for a password."""
+    monkeypatch.delenv("ADMIN_PASSWORD", raising=False)
+    jaas = PLAIN.replace("e=c", "${env:ADMIN_PASSWORD}")
+    with pytest.raises(ClientPropertiesError) as refused:
+        client_settings(SASL | ENV | {"sasl.jaas.config": jaas})
+    words = "sasl.jaas.config: the environment has no variable ADMIN_PASSWORD that may be used"
+    assert str(refused.value) == words
+
+
 @pytest.mark.parametrize(
     ("properties", "sentence"),
     [
@@ -61,7 +96,11 @@ def test_what_is_honoured_becomes_an_argument_of_the_client() -> None:
             {"sasl.login.class": "x", "zz": "1"},
             "cannot be honoured here: sasl.login.class, what is no setting",
         ),
-        ({"config.providers": "file"}, "cannot be honoured here: config.providers"),
+        (
+            {"config.providers": "file"},
+            f"config.providers.file.class must be one of {', '.join(CLASSES)}",
+        ),
+        ({"config.providers.env.class": next(iter(CLASSES))}, "cannot be honoured here: "),
         ({"ssl.provider": "x", "acks": "all"}, "cannot be honoured here: ssl.provider"),
         ({"request.timeout.ms": "soon"}, "request.timeout.ms must be a whole number"),
         ({"request.timeout.ms": "0"}, "request.timeout.ms must be a whole number"),

@@ -41,20 +41,22 @@ def check_describe_configs(request: DescribeConfigsRequest, asker: Asker) -> Ver
     if any(each.resource_type not in PROTECTED_BY for each in request.resources):
         rows = [_refused(each, ErrorCode.INVALID_REQUEST, MALFORMED) for each in request.resources]
         return refused(DescribeConfigsResponse(results=rows))
-    denied = [each for each in request.resources if not _may_describe(each, asker)]
-    if not denied:
+    allowed, rows = [], []
+    for each in request.resources:
+        if _may_describe(each, asker):  # Asked once: every no is logged and counted as a denial (A21).
+            allowed.append(each)
+        else:
+            error = REFUSAL[PROTECTED_BY[each.resource_type]]
+            rows.append(_refused(each, error, words_of(error)))
+    if not rows:
         return passes(request)
-    rows = []
-    for each in denied:
-        error = REFUSAL[PROTECTED_BY[each.resource_type]]
-        rows.append(_refused(each, error, words_of(error)))
-    allowed = DescribeConfigsRequest(
-        resources=[each for each in request.resources if _may_describe(each, asker)],
+    described = DescribeConfigsRequest(
+        resources=allowed,
         include_synonyms=request.include_synonyms,
         include_documentation=request.include_documentation,
     )
     return Verdict(
-        allowed, complete=lambda response: DescribeConfigsResponse(results=[*response.results, *rows])
+        described, complete=lambda response: DescribeConfigsResponse(results=[*response.results, *rows])
     )
 
 

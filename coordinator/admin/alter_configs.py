@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from coordinator.admin.alteration_rights import alteration_refused
@@ -25,7 +26,7 @@ from coordinator.topics.client_metrics_configs import (
 from coordinator.topics.client_metrics_registry import ClientMetricsRegistry
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import kind_of
-from coordinator.topics.dynamic_settings import text_of
+from coordinator.topics.dynamic_settings import NotTakenHere, text_of
 from coordinator.topics.group_configs import MAX_GROUP_ID_BYTES, MAX_GROUPS, checked
 from coordinator.topics.names import GROUP_EVENTS_TOPIC, is_internal, name_problem
 from coordinator.topics.refusal import Countdown, Refused
@@ -59,6 +60,10 @@ ELECTED_BY: Final = "min.insync.replicas"
 
 BeginChange = Callable[[OnRefusable], None]
 """Begins a change, and calls its argument with the outcome later. Raises Refused."""
+
+
+class RefusedBehindRights(Refused):
+    """Raised for a change of the daemon's settings that Kafka takes, or that its controller refuses."""
 
 
 class Changing(Protocol):
@@ -132,13 +137,13 @@ def _permitted(
         return attempt
     if kind != ConfigResourceType.BROKER:
         raise refused
-    check = _change_starter(broker, kind, name, change, validate_only=True)
-    return lambda _done: _refuse_checked(check, refused)
+    return lambda _done: _refuse_checked(broker.registry, bool(name), change, refused)
 
 
-def _refuse_checked(check: BeginChange, refused: Refused) -> None:
-    """Raise what the check of the change raises, or else `refused`."""
-    check(lambda _error, _message=None: None)
+def _refuse_checked(registry: TopicRegistry, of_node: bool, change: Change, refused: Refused) -> None:
+    """Raise what Kafka finds wrong with the change before it asks for the right, or else `refused`."""
+    with suppress(RefusedBehindRights):
+        _checked_defaults(registry, of_node, change)
     raise refused
 
 
@@ -346,26 +351,34 @@ def _alter_defaults(
 
     What was asked for of this node has certificates looked at again, whether it changes anything or not (T35).
     """
-    before = registry.settings.dynamic
-    texts = change(before.of_node if of_node else before.of_all, _broker_list_default)
-    dynamic = DynamicSettings(texts, before.of_all) if of_node else DynamicSettings(before.of_node, texts)
-    try:
-        settings = registry.checked_defaults(dynamic)
-    except InvalidConfig as error:  # Not INVALID_CONFIG: see KAFKA-13609.
-        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
-    if ELECTED_BY in dynamic.of_node:
-        words = f"Broker-level {ELECTED_BY} cannot be altered while ELR is enabled."
-        raise Refused(ErrorCode.INVALID_CONFIG, words)
+    settings = _checked_defaults(registry, of_node, change)
 
     def on_outcome(error: ErrorCode, message: str | None = None) -> None:
         if of_node and not (error or validate_only):
             registry.touch_node()
         done(error, message)
 
-    if dynamic == before:
+    if settings.dynamic == registry.settings.dynamic:
         on_outcome(ErrorCode.NONE)
     else:
         registry.alter_defaults(settings, on_outcome, validate_only)
+
+
+def _checked_defaults(registry: TopicRegistry, of_node: bool, change: Change) -> TopicSettings:
+    """Return the daemon's settings after the change, without a look at the disk. Raises Refused."""
+    before = registry.settings.dynamic
+    texts = change(before.of_node if of_node else before.of_all, _broker_list_default)
+    dynamic = DynamicSettings(texts, before.of_all) if of_node else DynamicSettings(before.of_node, texts)
+    try:
+        settings = registry.checked_defaults(dynamic)
+    except NotTakenHere as error:
+        raise RefusedBehindRights(ErrorCode.INVALID_REQUEST, str(error)) from None
+    except InvalidConfig as error:  # Not INVALID_CONFIG: see KAFKA-13609.
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
+    if ELECTED_BY in dynamic.of_node:
+        words = f"Broker-level {ELECTED_BY} cannot be altered while ELR is enabled."
+        raise RefusedBehindRights(ErrorCode.INVALID_CONFIG, words)
+    return settings
 
 
 def _broker_list_default(name: str, operation: ConfigOperation) -> str:

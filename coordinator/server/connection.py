@@ -23,7 +23,7 @@ from coordinator.server.answering import AnsweringConnection
 from coordinator.server.api_table import API_VERSIONS_KEY, Api, ApiVersionsHandler
 from coordinator.server.client_ids import ClientIds
 from coordinator.server.connection_host import ConnectionHost
-from coordinator.server.decoding import AsideDecoder, decode_request, takes_long
+from coordinator.server.decoding import AsideDecoder, decode_request, has_whole_header, takes_long
 from coordinator.server.gathering import Frames, Gathering
 from coordinator.server.outgoing import Outgoing
 from coordinator.server.pending import UNKNOWN_SOFTWARE, Pending
@@ -286,7 +286,7 @@ class Connection(AnsweringConnection):
             self.call(*prepared, pending)
         elif api.min_version <= version <= api.max_version:
             self._decode(api, pending, data, body, stop)
-        elif key == API_VERSIONS_KEY:
+        elif key == API_VERSIONS_KEY and has_whole_header(api, version, data, body, stop):
             self.call(cast(ApiVersionsHandler, api.handle).unsupported_version, None, pending)
         else:
             self.refuse(f"{api.name} v{version}; served are {api.min_version} to {api.max_version}")

@@ -45,6 +45,14 @@ def decode_request(api: Api, version: int, data: Frames, body: int, stop: int) -
     return decode(api.request_class, version, frame, tags_end)
 
 
+def has_whole_header(api: Api, version: int, data: Frames, body: int, stop: int) -> bool:
+    """Whether the header's tagged fields end within the frame, if the version, served or not, has any."""
+    try:
+        return version < api.flexible_since or skip_tagged_fields(bytes(data[body:stop]), 0) > 0
+    except DecodeError:
+        return False
+
+
 def takes_long(api: Api, size_bytes: int) -> bool:
     """Whether a request of this size is decoded aside."""
     return size_bytes >= ASIDE_FROM_BYTES and not api.pipelines

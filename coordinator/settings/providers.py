@@ -100,6 +100,11 @@ class Providers:
         names = [name.strip() for name in texts.get(NAMES_OPTION, "").split(",") if name.strip()]
         self._lookups = {name: _lookup(name, texts, environment) for name in names}
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names, as variables have them."""
+        return tuple(self._lookups)
+
     def resolved(self, text: str) -> str:
         """Return `text` with its variables replaced, those of unknown providers left. Raises ProviderError."""
         return _VARIABLE.sub(self._value, text)

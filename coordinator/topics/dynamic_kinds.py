@@ -20,7 +20,7 @@ from coordinator.topics.config_values import (
     whole,
     whole_number_where,
 )
-from coordinator.topics.listener_kinds import kind_for_listener
+from coordinator.topics.listener_kinds import kind_for_listener, parts_of
 from coordinator.topics.topic_config import TOPIC_KEYS
 from protocol.messages.describe_configs import ConfigType
 
@@ -166,6 +166,49 @@ ONLY_PER_NODE: Final = frozenset(
 def kind_of(name: str) -> ValueKind | None:
     """Return the kind of a setting that may be changed, of the daemon or of a listener; None: it may not."""
     return CHANGEABLE.get(name) or kind_for_listener(name)
+
+
+_BY_TYPE: Final = {
+    **{each: whole(each) for each in (SHORT, INT, LONG)},
+    ConfigType.DOUBLE: real(),
+    ConfigType.BOOLEAN: FLAG,
+}
+_CLIENT_AUTH: Final = frozenset({"required", "requested", "none"})
+
+
+def is_taken_by_kafka(name: str, text: str, *, of_node: bool) -> bool:
+    """Whether Kafka would take a setting that has no kind here; `of_node`: it is for one node.
+
+    It takes any name that it does not know. For one node it also takes encryption without a listener's prefix, and
+    everything with such a prefix, if it can read the value.
+    """
+    parts = parts_of(name)
+    option = name if parts is None else _without_mechanism(parts[1])
+    known = BROKER_OPTIONS.get(option)
+    if known is None:
+        return parts is None or of_node
+    if parts is None and not (known.is_dynamic and option.startswith("ssl.")):
+        return False
+    return of_node and _is_readable(option, text)
+
+
+def _without_mechanism(option: str) -> str:
+    """Return the setting without the SASL mechanism that it is for, if it is for one."""
+    rest = option.partition(".")[2]
+    return rest if option not in BROKER_OPTIONS and rest in BROKER_OPTIONS else option
+
+
+def _is_readable(option: str, text: str) -> bool:
+    known = BROKER_OPTIONS[option]
+    if option == "ssl.client.auth":
+        return text.strip() in _CLIENT_AUTH
+    if known.type is ConfigType.CLASS:
+        return text.strip() == known.default  # No other class can be found.
+    kind = CHANGEABLE.get(option) or _BY_TYPE.get(known.type)
+    try:
+        return kind is None or kind.parse(option, text) is not None
+    except InvalidConfig:
+        return False
 
 
 def overrides_of(text: str) -> Mapping[str, int]:

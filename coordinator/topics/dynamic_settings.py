@@ -6,14 +6,14 @@ directory, and override the properties file; values for one node override those 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
 from coordinator.topics.broker_options import BROKER_OPTIONS
 from coordinator.topics.config_values import InvalidConfig
-from coordinator.topics.dynamic_kinds import ONLY_PER_NODE, kind_of
+from coordinator.topics.dynamic_kinds import ONLY_PER_NODE, is_taken_by_kafka, kind_of
 from coordinator.topics.dynamic_rules import NO_CONNECTIONS, check_step
 from coordinator.topics.listener_kinds import STORES, is_only_per_node
 from coordinator.topics.settings import NOTHING_DYNAMIC, DynamicSettings, TopicSettings
@@ -30,17 +30,25 @@ _FIELDS: Final = {field.name.replace("_", "."): field for field in fields(TopicS
 _UNLIMITED: Final = -1  # In `log.retention.ms` Kafka takes any negative number for no limit.
 
 
+class NotTakenHere(InvalidConfig):
+    """Raised for settings that Kafka would take, though to no effect."""
+
+
 def with_dynamic(static: TopicSettings, dynamic: DynamicSettings) -> TopicSettings:
-    """Return `static` overridden by `dynamic`. Raises InvalidConfig for a name or value that cannot be set."""
+    """Return `static` overridden by `dynamic`.
+
+    Raises InvalidConfig for a name or value that cannot be set, NotTakenHere where it can in Kafka.
+    """
     if dynamic == NOTHING_DYNAMIC:
         return static
-    for texts in (dynamic.of_all, dynamic.of_node):
-        _check_names(texts)
+    _check_names(dynamic.of_all, of_node=False)
+    _check_names(dynamic.of_node, of_node=True)
     values: dict[str, Any] = {}
     for texts in (dynamic.of_all, dynamic.of_node):
         for name, text in texts.items():
             kind = kind_of(name)
-            assert kind is not None, name
+            if kind is None:
+                continue  # Refused below: what Kafka refuses comes first.
             value = kind.parse(name, text)
             field = _FIELDS.get(name)
             if name == "log.retention.ms":
@@ -52,19 +60,26 @@ def with_dynamic(static: TopicSettings, dynamic: DynamicSettings) -> TopicSettin
             "Cannot update these configs at default cluster level, broker id must be specified: "
             f"[{', '.join(of_one)}]"
         )
+    if fruitless := sorted(name for name in {*dynamic.of_all, *dynamic.of_node} if kind_of(name) is None):
+        raise NotTakenHere(_unchangeable(fruitless))
     return replace(static, **values, dynamic=dynamic, static=static)
 
 
-def _check_names(names: Iterable[str]) -> None:
-    """Raise InvalidConfig if one of the settings cannot be changed, or only for a listener."""
-    fixed = sorted(name for name in names if kind_of(name) is None)
-    if never := [name for name in fixed if name not in STORES]:
-        raise InvalidConfig(f"Cannot update these configs dynamically: [{', '.join(never)}]")
-    if fixed:
+def _check_names(texts: Mapping[str, str], *, of_node: bool) -> None:
+    """Raise InvalidConfig if Kafka, too, does not let one of the settings change, or only for a listener."""
+    fixed = sorted(name for name in texts if kind_of(name) is None)
+    never = [name for name in fixed if name not in STORES]
+    if not all(is_taken_by_kafka(name, texts[name], of_node=of_node) for name in never):
+        raise InvalidConfig(_unchangeable(never))
+    if of_listeners := [name for name in fixed if name in STORES]:
         raise InvalidConfig(
             "These security configs can be dynamically updated only per-listener using the listener prefix: "
-            f"[{', '.join(fixed)}]"
+            f"[{', '.join(of_listeners)}]"
         )
+
+
+def _unchangeable(names: Iterable[str]) -> str:
+    return f"Cannot update these configs dynamically: [{', '.join(names)}]"
 
 
 def check_change(before: TopicSettings, after: TopicSettings, log_directory: str) -> None:

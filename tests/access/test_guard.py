@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from coordinator.access.asker import Asker
+from coordinator.access.configs import PROTECTED_BY
+from coordinator.access.refusals import REFUSAL
 from coordinator.access.table import CHECKS
-from coordinator.access.verdict import Verdict, no_check
+from coordinator.access.verdict import Verdict, asks_itself, no_check
 from coordinator.security.acls import Operation, Permission
 from coordinator.server.access_guard import AccessGuard, ClientRights, GuardedPending, guarded_apis
 from coordinator.server.api_table import api_table
 from coordinator.server.pending import Gather
 from coordinator.server.prepared import Prepared
 from coordinator.server.splitting import context_of
+from protocol.codec.codec import spec
 from protocol.errors import ErrorCode
 from protocol.framing import EncodedResponse
+from protocol.messages import REQUESTS
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol.messages.describe_configs import (
+    ConfigResourceType,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.offset_commit import OffsetCommitRequest
 from tests.access.test_parts import commit
-from tests.access.world import CLIENT, GROUP, TOPIC, AskedPending, World, acl
+from tests.access.world import CLIENT, GROUP, TOPIC, AskedPending, World, acl, named
+from tests.conformance.access_requests import REQUESTS_OF
 
 OP = Operation
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -222,6 +233,27 @@ def test_only_a_refusal_of_what_was_asked_for_counts_as_a_denial() -> None:
     assert world.rights.denials.counts == {}
     world.asked(MetadataRequest(topics=[MetadataRequestTopic(name="two")]), 12, MetadataResponse())
     assert world.rights.denials.counts == {"User:alice": 1}
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in ConfigResourceType if kind in PROTECTED_BY], ids=lambda kind: kind.name.lower()
+)
+def test_one_resource_whose_settings_are_hidden_is_one_denial(kind: ConfigResourceType) -> None:
+    """Each no is logged and counted (A21): none is asked for a second time to leave out what it was about."""
+    world = World()
+    hidden = DescribeConfigsResource(resource_type=kind, resource_name="1", configuration_keys=None)
+    answer = world.answered(DescribeConfigsRequest(resources=[hidden]), 4)
+    assert [each.error_code for each in answer.results] == [REFUSAL[PROTECTED_BY[kind]]]
+    assert world.rights.denials.counts == {CLIENT: 1}
+
+
+@pytest.mark.parametrize("key", sorted(key for key in REQUESTS_OF if CHECKS[key] is not asks_itself))
+def test_no_right_is_refused_twice_in_one_request(key: int) -> None:
+    world, version = World(), spec(REQUESTS[key]).max_version
+    denied: list[tuple[Any, ...]] = []
+    world.rights.denials.add = lambda *what: denied.append(what)  # type: ignore[method-assign]
+    world.asked(REQUESTS_OF[key](named(world), version), version, lambda request, pending: None)
+    assert [what for what, times in Counter(denied).items() if times > 1] == []
 
 
 def test_a_right_is_the_principals_and_the_hosts() -> None:

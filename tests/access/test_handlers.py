@@ -227,6 +227,42 @@ def test_an_operation_that_is_not_known_is_looked_at_where_values_are(world: Wor
     assert altered(permitted, *asked, operation=9) == [invalid] * 4
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "of_node", "of_all"),
+    [
+        ("log.cleaner.threads", "1", 31, 31),
+        ("log.cleaner.threads", "x", 42, 42),
+        ("num.partitions", "3", 42, 42),
+        ("super.users", "x", 31, 31),  # Its authorizer's: of Kafka's broker it is none.
+        ("retention.ms", "x", 31, 31),
+        ("muster.history.topic", "x", 31, 31),
+        ("ssl.client.auth", "required", 31, 42),
+        ("ssl.client.auth", "x", 42, 42),
+        ("ssl.engine.factory.class", "x", 42, 42),
+        ("listeners", "x", 42, 42),
+        ("listener.name.sasl.plain.sasl.jaas.config", "x", 31, 42),
+        ("listener.name.sasl.connections.max.reauth.ms", "5", 31, 42),
+        ("listener.name.sasl.plain.connections.max.reauth.ms", "x", 42, 42),
+        ("listener.name.sasl.log.cleanup.policy", "x", 42, 42),
+        ("listener.name.sasl.foo", "x", 31, 42),
+        ("min.insync.replicas", "1", 31, 31),  # Kafka's controller refuses it, of one node.
+    ],
+)
+def test_what_only_muster_refuses_of_the_broker_is_refused_behind_the_right(
+    world: World, name: str, value: str, of_node: int, of_all: int
+) -> None:
+    """What Kafka refuses, too, comes before it."""
+    config: list[tuple[str, str | None]] = [(name, value)]
+    assert altered(Client(world), (BROKERS, "1", config), (BROKERS, "", config)) == [of_node, of_all]
+
+
+@pytest.mark.parametrize("name", ["super.users", "ssl.client.auth", "listener.name.sasl.foo"])
+def test_with_the_right_a_setting_without_effect_is_refused_by_its_name(world: World, name: str) -> None:
+    client = Client(world, acl(OP.ALTER_CONFIGS, CLUSTER))
+    assert altered(client, (BROKERS, "1", [(name, "required")])) == [ErrorCode.INVALID_REQUEST]
+    assert world.registry.settings.dynamic.of_node == {}
+
+
 def test_the_right_to_a_logger_is_looked_at_although_there_are_none(world: World) -> None:
     """By IncrementalAlterConfigs alone, as in Kafka, and behind the form."""
     level: list[tuple[str, str | None]] = [("kafka.server", "INFO")]

@@ -149,11 +149,11 @@ def test_api_versions_that_are_refused_may_be_asked_again_and_not_for_ever() -> 
             step, answer = send(login, ApiVersionsRequest(client_software_name=" "), 3)
             assert answer.error_code == ErrorCode.INVALID_REQUEST
         else:
-            step = login.receive(HEAD.pack(18, 99, 7, 0), NOW_MS, WALL_MS)
+            step = login.receive(HEAD.pack(18, 99, 7, 0) + b"\0", NOW_MS, WALL_MS)
             _, answer = decode_response(ApiVersionsResponse, 0, step.answer[4:])
             assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert step.failure is None
-    assert_closed(login, login.receive(HEAD.pack(18, 99, 7, 0), NOW_MS, WALL_MS))
+    assert_closed(login, login.receive(HEAD.pack(18, 99, 7, 0) + b"\0", NOW_MS, WALL_MS))
 
 
 @pytest.mark.parametrize("key", sorted(set(REQUESTS) - {17, 18}))
@@ -230,11 +230,19 @@ def test_another_api_in_the_exchange_is_refused_in_its_own_words(
 
 def test_api_versions_of_an_unknown_version_in_the_exchange_is_refused_in_v0() -> None:
     login = shaken()
-    step = login.receive(HEAD.pack(18, 99, 7, 0), NOW_MS, WALL_MS)
+    step = login.receive(HEAD.pack(18, 99, 7, 0) + b"\0", NOW_MS, WALL_MS)
     assert (
         decode_response(ApiVersionsResponse, 0, step.answer[4:])[1].error_code == ErrorCode.ILLEGAL_SASL_STATE
     )
     assert_refused(login, step)
+
+
+@pytest.mark.parametrize("tags", [b"", b"\1\5"])
+def test_an_unknown_version_of_api_versions_has_a_whole_header_too(tags: bytes) -> None:
+    """Its header is of the flexible form: the running broker closes for one that is cut."""
+    for login in (new_login(), shaken()):
+        assert_closed(login, login.receive(HEAD.pack(18, 99, 7, 0) + tags, NOW_MS, WALL_MS))
+    assert new_login().receive(HEAD.pack(18, -1, 7, 0), NOW_MS, WALL_MS).failure is None
 
 
 @pytest.mark.parametrize(("length", "client_id"), [(-5, b""), (2, b"\xff\xfe")])

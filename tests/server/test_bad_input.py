@@ -79,7 +79,7 @@ def test_an_unserved_version_closes_its_connection_alone(
 def test_an_unknown_version_of_api_versions_is_answered_in_v0_with_35(daemon: MusterDaemon) -> None:
     """KIP-511: a newer client learns what we speak, on a connection that stays."""
     with socket.create_connection(("127.0.0.1", daemon.port), timeout=10) as peer:
-        peer.sendall(struct.pack(">ihhih", 10, 18, 99, 5, -1))
+        peer.sendall(struct.pack(">ihhihx", 11, 18, 99, 5, -1))
         size, correlation_id, error, rows = struct.unpack(">iihi", peer.recv(14, socket.MSG_WAITALL))
         assert (correlation_id, error, rows) == (5, 35, 1)
         assert struct.unpack(">h", peer.recv(2, socket.MSG_WAITALL))[0] == 18

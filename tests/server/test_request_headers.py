@@ -57,6 +57,15 @@ def test_every_cut_through_a_header_is_refused() -> None:
         assert (server.started, transport.is_closed) == ([], True), end
 
 
+@pytest.mark.parametrize(("version", "tags"), [(99, b""), (99, b"\1\5"), (5, b""), (32767, b"")])
+def test_an_unknown_version_of_api_versions_has_a_whole_header_too(version: int, tags: bytes) -> None:
+    """Its header is of the flexible form, as in Kafka."""
+    _, transport = received(pack(">hhih", 18, version, 77, -1) + tags)
+    assert transport.is_closed
+    for answered in (pack(">hhihx", 18, version, 77, -1), pack(">hhih", 18, -1, 77, -1)):
+        assert not received(answered)[1].is_closed
+
+
 def test_a_client_id_cannot_reach_into_the_next_request() -> None:
     """Of an API whose old versions have no body, so that nothing else is missing."""
     whole = encode_request(ListGroupsRequest(), 0, 77, "me")[4:]

@@ -23,6 +23,7 @@ from coordinator.security.sasl.mechanism import (
 from coordinator.security.sasl.out_of_order import out_of_order
 from coordinator.security.session import USER, Session
 from protocol.codec.codec import decode, spec
+from protocol.codec.schema import MessageSpec
 from protocol.errors import DecodeError, ErrorCode
 from protocol.framing import response_frame, skip_tagged_fields
 from protocol.messages import REQUESTS
@@ -166,6 +167,7 @@ class Login:
     def _api_versions(self, header: _Header, frame: bytes) -> Step:
         message = spec(ApiVersionsRequest)
         if not message.min_version <= header.version <= message.max_version:
+            _body_of(message, header, frame)
             return self._refused_versions(header, self._versions.unsupported(), 0)
         request = _decoded(ApiVersionsRequest, header, frame)
         response = self._versions.answer(request, header.version)
@@ -275,8 +277,12 @@ def _decoded(cls: type, header: _Header, frame: bytes) -> Any:
     message = spec(cls)
     if not message.min_version <= header.version <= message.max_version:
         raise DecodeError(f"{cls.__name__} v{header.version}")
-    start = skip_tagged_fields(frame, header.body) if message.is_flexible(header.version) else header.body
-    return decode(cls, header.version, frame, start)
+    return decode(cls, header.version, frame, _body_of(message, header, frame))
+
+
+def _body_of(message: MessageSpec, header: _Header, frame: bytes) -> int:
+    """Return where the body begins, in a version that there need not be. Raises DecodeError."""
+    return skip_tagged_fields(frame, header.body) if message.is_flexible(header.version) else header.body
 
 
 def _out_of_order(header: _Header, frame: bytes) -> Step:
@@ -288,6 +294,7 @@ def _out_of_order(header: _Header, frame: bytes) -> Step:
         return _closed(f"{cls.__name__} of {len(frame)} bytes in place of SaslAuthenticateRequest")
     message, version = spec(cls), header.version
     if header.key == API_VERSIONS_KEY and not message.min_version <= version <= message.max_version:
+        _body_of(message, header, frame)
         request, version = ApiVersionsRequest(), 0  # Every client can read that (KIP-511).
     else:
         request = _decoded(cls, header, frame)

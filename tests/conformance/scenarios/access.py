@@ -32,7 +32,8 @@ from tests.conformance.access_scenes import User, acl, things
 from tests.conformance.registry import scenario
 from tests.conformance.rights_matrix import Matrix, versions
 from tests.conformance.run import Run
-from tests.conformance.secured import SECURED
+from tests.conformance.scenarios.configs import BROKER, SET, incremental
+from tests.conformance.secured import SECURED, WITHOUT_RIGHTS
 from tests.conformance.topic_scenes import topic_name
 
 TOPIC, GROUP, CLUSTER, TRANSACTION, USER = (
@@ -203,6 +204,30 @@ def _tidy(note: str, key: int, reply: Any, named: Named) -> None:
 def _place(named: Named, topic: Any) -> str:
     names = dict(zip(named.topic_ids, named.topics, strict=True))
     return str(topic.name or names.get(bytes(topic.topic_id), ""))
+
+
+# Settings of the broker.
+
+ALTERED: Final = (
+    *(("log.cleaner.threads", "1"), ("log.cleaner.threads", "x"), ("num.partitions", "3")),
+    *(("super.users", "x"), ("retention.ms", "x"), ("ssl.client.auth", "required"), ("ssl.client.auth", "x")),
+    *(("ssl.engine.factory.class", "x"), ("listeners", "x"), ("min.insync.replicas", "1")),
+    *(("listener.name.sasl.plain.sasl.jaas.config", "x"), ("listener.name.sasl.foo", "x")),
+    *(("listener.name.sasl.connections.max.reauth.ms", value) for value in ("5", "x")),
+    ("listener.name.sasl.log.cleanup.policy", "x"),
+)
+"""Settings with a value; those that only Muster refuses are asked for without the right alone."""
+
+
+@scenario("security A22", on=SECURED, choices=("1", "all"))
+async def settings_of_the_broker_are_looked_at_before_the_right(run: Run, scope: str) -> None:
+    """By their errors: words differ for some that are refused."""
+    run.logs_in(WITHOUT_RIGHTS)
+    for name, value in ALTERED:
+        request = incremental(BROKER, "" if scope == "all" else scope, (name, SET, value), validate_only=True)
+        connection = await run.free_connection(WITHOUT_RIGHTS)
+        answer = await connection.send(request, 1)
+        run.saw(f"{name}={value}", answer.responses[0].error_code)
 
 
 # Groups of the consumer protocol (KIP-848).
