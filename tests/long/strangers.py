@@ -49,8 +49,8 @@ Course: TypeAlias = Generator[Wait, int, None]
 
 
 def api_versions(version: int) -> bytes:
-    """An ApiVersions request, of a version that need not exist."""
-    body = Struct(">hhih").pack(18, version, 7, -1)
+    """An ApiVersions request of a version that need not exist: its header without tagged fields, and no body."""
+    body = Struct(">hhihx").pack(18, version, 7, -1)
     return SIZE.pack(len(body)) + body
 
 
