@@ -48,7 +48,7 @@ def login_by_the_byte() -> Iterator[bytes]:
 
 def versions_without_end() -> Iterator[bytes]:
     """ApiVersions of a version that there is not: answered, and of no use."""
-    body = Struct(">hhih").pack(18, 99, 7, -1)
+    body = Struct(">hhihx").pack(18, 99, 7, -1)
     return itertools.repeat(SIZE.pack(len(body)) + body)
 
 
