@@ -21,6 +21,7 @@ from tests.clients.workers.secured import (
     BOOTSTRAP_MS,
     MEMBER,
     NOTHING,
+    PATIENT_MS,
     REFUSAL_S,
     SERVED,
     Cell,
@@ -60,6 +61,11 @@ def _settings(cell: Cell) -> dict[str, Any]:
     return settings
 
 
+def _patient(cell: Cell) -> dict[str, Any]:
+    """Of one that has connected before, so that it is a busy machine that it waits for."""
+    return _settings(cell) | {"bootstrap_timeout_ms": PATIENT_MS}
+
+
 def _of(error: KafkaError) -> Outcome:
     return Outcome(type(error).__name__, shown(error))
 
@@ -75,7 +81,7 @@ def connects(cell: Cell) -> Outcome:
 
 
 def writes(cell: Cell) -> Outcome:
-    producer = KafkaProducer(**_settings(cell))
+    producer = KafkaProducer(**_patient(cell))
     try:
         producer.send(cell.topic, b"x").get(REFUSAL_S)
     except KafkaError as error:
@@ -86,7 +92,7 @@ def writes(cell: Cell) -> Outcome:
 
 
 def _consumer(cell: Cell) -> KafkaConsumer:
-    return KafkaConsumer(**_settings(cell), group_id=cell.group, **MEMBER)
+    return KafkaConsumer(**_patient(cell), group_id=cell.group, **MEMBER)
 
 
 def reads(cell: Cell) -> Outcome:

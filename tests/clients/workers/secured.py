@@ -31,6 +31,8 @@ LATE: Final = 3
 """How many connections a client that logs in again in time may lose where a busy machine makes it late."""
 BOOTSTRAP_MS: Final = 6000
 """How long a library tries to find its cluster that tries on after a refusal."""
+PATIENT_MS: Final = 60_000
+"""The same where it is certain that it will be let in."""
 MEMBER: Final[dict[str, Any]] = {
     "session_timeout_ms": 10_000,
     "heartbeat_interval_ms": 500,
