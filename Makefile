@@ -150,7 +150,7 @@ simulation: $(VENV)/.dev
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
-# Breaks the daemon on purpose: every mutant, or (as .ci/run does) those of what changed and a third of the others.
+# Breaks the daemon on purpose: every mutant, or (as .ci/run does) those of what changed and a fifth of the others.
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutations
 
