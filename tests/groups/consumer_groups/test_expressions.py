@@ -27,10 +27,7 @@ from coordinator.groups.consumer.regexes import ResolveRegexes, on_regexes_resol
 from coordinator.groups.consumer.replay import replay_record
 from coordinator.topic_catalog import TopicImage
 from tests.groups.consumer_groups.migrating import NOW, World
-
-LONGEST_S = 0.020
-STEPS = 2_000_000
-"""Of a loop in Python, which may take its place where the machine is so slow that they take longer."""
+from tests.groups.consumer_groups.pace import longest_s
 
 PARTS = (
     *(
@@ -266,15 +263,8 @@ def test_what_expressions_match_holds_the_loop_but_for_a_moment(is_first: bool) 
             resolve(world, group, names)
             world.topics.by_name["topic-z"] = TopicImage("topic-z", b"z" * 16, ((),))
         took.append(resolve(world, group, list(world.topics.by_name)))
-    assert min(took) < max(LONGEST_S, min(seconds_of_steps() for _ in range(3)))
+    assert min(took) < longest_s()
     assert group.subscriptions.by_match == dict.fromkeys(world.topics.by_name, 5)
-
-
-def seconds_of_steps() -> float:
-    began = time.thread_time()
-    for _ in range(STEPS):
-        pass
-    return time.thread_time() - began
 
 
 def resolve(world: World, group: ConsumerGroup, names: list[str]) -> float:

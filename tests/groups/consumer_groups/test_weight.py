@@ -29,9 +29,7 @@ from tests.groups.consumer_groups.migrating import (
     classic_member,
     joining,
 )
-
-LONGEST_S = 0.020
-"""What the event loop may be held. The shapes below take a fourth of it on a free processor."""
+from tests.groups.consumer_groups.pace import longest_s
 
 NAMES = [f"topic-{number:03d}" for number in range(600)]
 
@@ -80,7 +78,7 @@ def test_what_is_computed_at_once_is_within_the_bound(shape: str, assignor: str)
         world.beat(new, is_stored=False)
         took.append(time.thread_time() - began)
         assert not world.effects.background, "it is computed at once"
-    assert min(took) < LONGEST_S
+    assert min(took) < longest_s()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +94,7 @@ def test_members_of_many_topics_each_are_computed_aside(member_count: int, subsc
     took = time.thread_time() - began
     assert len(effects.background) == 1
     assert effects.records == []
-    assert took < LONGEST_S, "nothing else of a heartbeat grows with members times topics"
+    assert took < longest_s(), "nothing else of a heartbeat grows with members times topics"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +116,7 @@ def test_names_of_no_topics_hold_the_loop_but_for_a_moment(names: list[str]) -> 
         world.replay()
         took.append(time.thread_time() - began)
         world.shard.suspended.clear()
-    assert min(took) < LONGEST_S
+    assert min(took) < longest_s()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -178,7 +176,7 @@ def test_a_large_classic_group_is_upgraded_aside() -> None:
     took = time.thread_time() - began
     (work,) = effects.background
     assert (effects.records, effects.replies) == ([], [])
-    assert took < LONGEST_S / 4
+    assert took < longest_s() / 4
     computed = work.run()
     assert isinstance(computed, ComputedUpgrade)
     world.shard.suspended["g"].computed = computed
