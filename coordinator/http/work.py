@@ -97,8 +97,7 @@ class Work:
                 self._steps = None
                 self.on_done(ended.value)
                 return False
-            # A handler's: its own request is answered with it, and the others go on.
-            except Exception as error:
+            except Exception as error:  # A handler's: it answers its own request, and the others go on.
                 self._steps = None
                 self.on_failed(error)
                 return False

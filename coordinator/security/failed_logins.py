@@ -24,9 +24,8 @@ class FailedLogins:
     """The failures of all listeners together."""
 
     def __init__(self) -> None:
-        self._failures: OrderedDict[bytes, tuple[int, int]] = (
-            OrderedDict()
-        )  # A dict is slow to drop its oldest.
+        # A dict is slow to drop its oldest.
+        self._failures: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
         """Time of the last failure and their number, by a digest: a name may have half a MiB. Newest last."""
 
     def __len__(self) -> int:

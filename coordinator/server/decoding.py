@@ -48,9 +48,11 @@ def decode_request(api: Api, version: int, data: Frames, body: int, stop: int) -
 def has_whole_header(api: Api, version: int, data: Frames, body: int, stop: int) -> bool:
     """Whether the header's tagged fields end within the frame, if the version, served or not, has any."""
     try:
-        return version < api.flexible_since or skip_tagged_fields(bytes(data[body:stop]), 0) > 0
+        if version >= api.flexible_since:
+            skip_tagged_fields(memoryview(data)[body:stop], 0)
     except DecodeError:
         return False
+    return True
 
 
 def takes_long(api: Api, size_bytes: int) -> bool:

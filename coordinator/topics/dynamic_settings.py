@@ -44,11 +44,13 @@ def with_dynamic(static: TopicSettings, dynamic: DynamicSettings) -> TopicSettin
     _check_names(dynamic.of_all, of_node=False)
     _check_names(dynamic.of_node, of_node=True)
     values: dict[str, Any] = {}
+    fruitless: set[str] = set()
     for texts in (dynamic.of_all, dynamic.of_node):
         for name, text in texts.items():
             kind = kind_of(name)
             if kind is None:
-                continue  # Refused below: what Kafka refuses comes first.
+                fruitless.add(name)  # Refused below: what Kafka refuses comes first.
+                continue
             value = kind.parse(name, text)
             field = _FIELDS.get(name)
             if name == "log.retention.ms":
@@ -60,8 +62,8 @@ def with_dynamic(static: TopicSettings, dynamic: DynamicSettings) -> TopicSettin
             "Cannot update these configs at default cluster level, broker id must be specified: "
             f"[{', '.join(of_one)}]"
         )
-    if fruitless := sorted(name for name in {*dynamic.of_all, *dynamic.of_node} if kind_of(name) is None):
-        raise NotTakenHere(_unchangeable(fruitless))
+    if fruitless:
+        raise NotTakenHere(_unchangeable(sorted(fruitless)))
     return replace(static, **values, dynamic=dynamic, static=static)
 
 
