@@ -18,6 +18,8 @@ from tests.conformance.run import Run
 BEAT: Final = range(2)
 DESCRIBE_CONSUMERS: Final = range(2)
 NEWEST: Final = BEAT[-1]
+REBALANCE_MS: Final = 300_000
+"""What a member has to give partitions up: longer than a slow machine has it wait for a restart."""
 GROUP_VERSION: Final = "group.version"
 """The feature; also the word of those that are played in turn where a scenario switches it off."""
 
@@ -49,7 +51,7 @@ class NewMember:
         }
         if changed.get("member_epoch", self.epoch) == 0:
             given |= {
-                "rebalance_timeout_ms": 60_000,
+                "rebalance_timeout_ms": REBALANCE_MS,
                 "subscribed_topic_names": list(self.topics),
                 "topic_partitions": [],
             }

@@ -15,6 +15,7 @@ from tests.conformance.earlier import CORRECTED, EARLIER, Question, without_rows
 from tests.conformance.registry import Case, Ending
 from tests.conformance.restarts import Restarts
 from tests.conformance.run import Run
+from tests.conformance.secured import SECURED
 from tests.conformance.targets import RestartOf, Target
 from tests.conformance.wanted import Wanted, reason_for
 
@@ -118,18 +119,27 @@ async def _play_on(target: Target, case: Case, outcome: Outcome, restarts: dict[
 
 
 async def play_all(cases: Iterable[Case], targets: list[Target]) -> list[Outcome]:
-    """Play every case on the targets that have its configuration; the configurations side by side."""
+    """Play every case on the targets that have its configuration; the configurations side by side.
+
+    That with security comes last: its table of rights keeps all cores busy, and the others are about time.
+    """
     by_configuration: dict[str, list[Target]] = {}
     for target in targets:
         by_configuration.setdefault(target.configuration, []).append(target)
     given, replays = list(cases), Replays()
-    played = await asyncio.gather(
-        *[
-            _play_on_configuration([case for case in given if case.scenario.on == name], its_targets, replays)
-            for name, its_targets in by_configuration.items()
-        ]
-    )
-    return [outcome for outcomes in played for outcome in outcomes]
+    outcomes: list[Outcome] = []
+    for names in (by_configuration.keys() - {SECURED}, by_configuration.keys() & {SECURED}):
+        played = await asyncio.gather(
+            *[
+                _play_on_configuration(
+                    [case for case in given if case.scenario.on == name], by_configuration[name], replays
+                )
+                for name in by_configuration
+                if name in names
+            ]
+        )
+        outcomes += [outcome for each in played for outcome in each]
+    return outcomes
 
 
 class Replays:

@@ -55,12 +55,18 @@ BASE: Final = {
     "transaction.state.log.num.partitions": SMALL["transaction.state.log.num.partitions"],
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
+LONG_SESSIONS: Final = {
+    "group.consumer.max.session.timeout.ms": "180000",
+    "group.consumer.session.timeout.ms": "180000",
+}
+"""Longer than a slow machine has members wait for a restart, which all scripts share; by default it is 45 s."""
 MAX_PUSH_BYTES: Final = 4_096
 TELEMETRY: Final = "telemetry"
 CONFIGURATIONS: Final = {
     "plain": BASE,
-    "restarted": BASE,
+    "restarted": BASE | LONG_SESSIONS,
     "delayed": BASE
+    | LONG_SESSIONS
     | {
         "group.initial.rebalance.delay.ms": str(DELAY_S * 1000),
         "auto.create.topics.enable": "true",
@@ -99,7 +105,7 @@ AFTER_RESTART: Final[dict[str, dict[Ending, dict[str, str]]]] = {
     "delayed": {
         Ending.TERM: {
             "offsets.retention.minutes": "1",
-            "offsets.retention.check.interval.ms": "1000",
+            "offsets.retention.check.interval.ms": "3000",
             POLICY: "disabled",
         }
     },

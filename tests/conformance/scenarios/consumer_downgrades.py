@@ -10,7 +10,7 @@ from tests.conformance.actors import TOPIC, Actor
 from tests.conformance.classic_members import assigned, classic, subscribed
 from tests.conformance.consumer_scenes import keep_target, shown, target_at_once
 from tests.conformance.group_log import GroupLog
-from tests.conformance.new_members import NewMember, describe_consumers
+from tests.conformance.new_members import REBALANCE_MS, NewMember, describe_consumers
 from tests.conformance.registry import BOTH, Ending, scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import cast, stable
@@ -51,7 +51,7 @@ async def the_last_member_of_the_new_protocol_goes(run: Run, how: str) -> None:
     await target_at_once(run)
     topic = await make_topic(run, partitions=3)
     new = NewMember(run, "new", (topic,), instance_id="one" if "static" in how else None)
-    await new.beat(rebalance_timeout_ms=2_000 if how == "too-slow" else 60_000)
+    await new.beat(rebalance_timeout_ms=2_000 if how == "too-slow" else REBALANCE_MS)
     carol, dave = (classic(run, name, subscribed(topic)) for name in ("carol", "dave"))
     await carol.join()
     await carol.sync()

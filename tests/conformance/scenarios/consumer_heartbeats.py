@@ -28,7 +28,7 @@ from tests.conformance.consumer_scenes import (
     told,
     until_shown,
 )
-from tests.conformance.new_members import BEAT, NEWEST, NewMember
+from tests.conformance.new_members import BEAT, NEWEST, REBALANCE_MS, NewMember
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import cast, stable
@@ -199,7 +199,7 @@ async def a_whole_request_is_answered_with_the_assignment(run: Run, version: int
     alice = NewMember(run, "alice")
     await alone(run, alice)
     whole: dict[str, Any] = {
-        "rebalance_timeout_ms": 60_000,
+        "rebalance_timeout_ms": REBALANCE_MS,
         "subscribed_topic_names": [TOPIC],
         "topic_partitions": owning(run, {TOPIC: [0, 1, 2]}),
     }
@@ -225,7 +225,7 @@ async def what_a_member_gives_up_is_not_in_its_answers(run: Run) -> None:
     keeps = await owes(run, alice, bob)
     reply = await alice.beat(note="is to give up some")
     run.expect(told(run, reply) == keeps, "it is shown what it keeps")
-    whole: dict[str, Any] = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": [TOPIC]}
+    whole: dict[str, Any] = {"rebalance_timeout_ms": REBALANCE_MS, "subscribed_topic_names": [TOPIC]}
     reply = await alice.beat(note="whole", topic_partitions=owning(run, {TOPIC: [0, 1, 2]}), **whole)
     run.expect(told(run, reply) == keeps, "it is shown what it keeps, still")
     reply = await alice.beat(note="joins again", member_epoch=0)

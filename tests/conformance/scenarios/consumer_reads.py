@@ -17,6 +17,7 @@ from protocol.messages.consumer_group_describe import ConsumerGroupDescribeReque
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.list_groups import ListGroupsRequest
 from tests.conformance.actors import TOPIC
+from tests.conformance.new_members import REBALANCE_MS
 from tests.conformance.registry import BOTH, scenario
 from tests.conformance.run import Run
 from tests.conformance.scenarios.answered import LANES, Client
@@ -36,7 +37,7 @@ class Growing(ABC):
 
     async def beat(self, group_id: str, *topics: str, epoch: int = 0) -> Any:
         """Join the group, or subscribe to other topics; keep the member's epoch."""
-        joins: Any = {"rebalance_timeout_ms": 60_000, "topic_partitions": []} if not epoch else {}
+        joins: Any = {"rebalance_timeout_ms": REBALANCE_MS, "topic_partitions": []} if not epoch else {}
         request: Any = ConsumerGroupHeartbeatRequest(
             group_id=group_id,
             member_id="member",

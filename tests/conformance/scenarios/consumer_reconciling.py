@@ -24,7 +24,7 @@ from tests.conformance.consumer_scenes import (
     target_at_once,
     told,
 )
-from tests.conformance.new_members import BEAT, NewMember
+from tests.conformance.new_members import BEAT, REBALANCE_MS, NewMember
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.topic_scenes import EVENTUALLY_S, POLL_S
@@ -243,7 +243,7 @@ async def a_heartbeat_of_the_epoch_before(run: Run, version: int) -> None:
     alice, bob = NewMember(run, "alice"), NewMember(run, "bob")
     keeps = await owes(run, alice, bob)
     own: dict[str, Any] = {"topic_partitions": owning(run, keeps)}
-    whole = own | {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": [TOPIC]}
+    whole = own | {"rebalance_timeout_ms": REBALANCE_MS, "subscribed_topic_names": [TOPIC]}
     for note in ("gave it up", "once more"):
         alice.epoch = 2
         await alice.beat(version, note=note, **own)

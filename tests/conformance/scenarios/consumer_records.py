@@ -33,7 +33,7 @@ from tests.conformance.actors import OTHER_TOPIC, PARTITIONS, TOPIC, Actor
 from tests.conformance.consumer_scenes import shown, target_at_once, until_epoch
 from tests.conformance.group_log import PARTITIONS as SHARDS
 from tests.conformance.group_log import GroupLog, types
-from tests.conformance.new_members import NewMember
+from tests.conformance.new_members import REBALANCE_MS, NewMember
 from tests.conformance.registry import BOTH, Ending, scenario
 from tests.conformance.run import Run
 from tests.conformance.topic_scenes import AT_MS, ask, make_topic, topic_name
@@ -210,7 +210,7 @@ def _as_before(run: Run, partitions: dict[str, list[int]]) -> list[CoordinatorRe
     records = [new_epoch_record(group_id, 3, TopicHashes().of_group([image]))]
     for member_id in partitions:
         member = ConsumerMember(member_id, client_id="c", client_host="/127.0.0.1", topic_names=(TOPIC,))
-        records.append(new_member_record(group_id, replace(member, rebalance_timeout_ms=60_000)))
+        records.append(new_member_record(group_id, replace(member, rebalance_timeout_ms=REBALANCE_MS)))
     for member_id, own in partitions.items():
         records.append(new_target_record(group_id, member_id, {topic_id: own}))
     records.append(new_target_epoch_record(group_id, 3, AT_MS))
