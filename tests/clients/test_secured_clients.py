@@ -14,7 +14,7 @@ import pytest
 
 from tests.clients.fleet import Event, Fleet
 from tests.clients.secured.cells import World, named_cells
-from tests.clients.secured.expected import cannot, expected
+from tests.clients.secured.expected import cannot, expected, waits_s
 from tests.clients.secured.issuer import Issuer
 from tests.clients.secured.world import (
     LIBRARIES,
@@ -25,7 +25,7 @@ from tests.clients.secured.world import (
     start_server,
 )
 
-DEADLINE_S = 240.0
+DEADLINE_S = 480.0
 
 pytestmark = pytest.mark.xdist_group("secured clients")
 
@@ -65,7 +65,7 @@ def _walked(kind: str, folder: Path, certificates: Certificates, issuer: Issuer)
             workers = {}
             for library in LIBRARIES:
                 cells = [
-                    world.cell(library, way, column)
+                    world.cell(library, way, column, waits_s(library, way, column))
                     for _, way, column in named_cells()
                     if cannot(library, way, column) is None
                 ]

@@ -24,7 +24,6 @@ final class SecuredWalk {
     private static final String SERVED = "served";
     private static final String NOTHING = "nothing";
     private static final int THREADS = 8;
-    private static final long REFUSAL_MS = 30_000;
     private static final int LATE = 3;
     private static final long COMMIT_EVERY_MS = 200;
     private static final String SECURITY = "org.apache.kafka.common.security.";
@@ -77,6 +76,10 @@ final class SecuredWalk {
         return null;
     }
 
+    private static long waitsMs(JsonNode cell) {
+        return (long) (cell.get("waits_s").asDouble() * 1000);
+    }
+
     private static boolean has(JsonNode cell, String name) {
         return cell.hasNonNull(name);
     }
@@ -120,9 +123,9 @@ final class SecuredWalk {
 
     private static Outcome connects(JsonNode cell) throws Exception {
         Properties properties = properties(cell,
-            "default.api.timeout.ms", String.valueOf(REFUSAL_MS), "request.timeout.ms", "15000");
+            "default.api.timeout.ms", String.valueOf(waitsMs(cell)), "request.timeout.ms", "60000");
         try (Admin admin = Admin.create(properties)) {
-            admin.listTopics().names().get(REFUSAL_MS, TimeUnit.MILLISECONDS);
+            admin.listTopics().names().get(waitsMs(cell), TimeUnit.MILLISECONDS);
             return Outcome.served(Map.of());
         } catch (ExecutionException error) {
             return Outcome.of(error);
@@ -132,7 +135,7 @@ final class SecuredWalk {
     private static Outcome writes(JsonNode cell) throws Exception {
         String serializer = "org.apache.kafka.common.serialization.StringSerializer";
         Properties properties = properties(cell,
-            "key.serializer", serializer, "value.serializer", serializer, "max.block.ms", String.valueOf(REFUSAL_MS));
+            "key.serializer", serializer, "value.serializer", serializer, "max.block.ms", String.valueOf(waitsMs(cell)));
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(properties)) {
             producer.send(new ProducerRecord<>(cell.get("topic").asText(), "x")).get();
             return Outcome.served(Map.of());
@@ -162,7 +165,7 @@ final class SecuredWalk {
     private static Outcome reads(JsonNode cell) {
         try (KafkaConsumer<String, String> consumer = consumer(cell)) {
             consumer.subscribe(List.of(cell.get("topic").asText()));
-            long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(REFUSAL_MS);
+            long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(waitsMs(cell));
             while (System.nanoTime() < deadline) {
                 consumer.poll(Duration.ofMillis(100));
                 if (!consumer.assignment().isEmpty()) {

@@ -26,6 +26,10 @@ from tests.clients.secured.world import (
 SESSIONS: Final = 2.6
 """How many sessions a member stays for."""
 TOKEN: Final = "OAUTHBEARER"
+REFUSED_S: Final = 6.0
+"""How long a library tries to find its cluster that tries on after a refusal."""
+PATIENCE_S: Final = 120.0
+"""How long a busy machine may take for what comes for certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,10 @@ class Column:
     ways: tuple[str, ...] = WAYS
     is_encrypted: bool = True
     trusts_the_server: bool = True
+
+    @property
+    def is_let_in(self) -> bool:
+        return self.credentials == "right" and self.trusts_the_server
 
 
 COLUMNS: Final = (
@@ -75,7 +83,7 @@ class World:
     certificates: Certificates
     issuer: Issuer
 
-    def cell(self, library: str, way: str, column: Column) -> dict[str, Any]:
+    def cell(self, library: str, way: str, column: Column, waits_s: float) -> dict[str, Any]:
         """A cell as a worker is given it (workers/secured.py)."""
         listener = _listener(way, column)
         certificates = self.certificates
@@ -91,6 +99,8 @@ class World:
             "group": f"{column.group} of {library}, {name}",
             "group_protocol": column.group_protocol,
             "lasts_s": SESSIONS * (LIFETIMES_S["brief"] if way == TOKEN else SESSION_MS / 1000),
+            "bootstrap_s": PATIENCE_S if column.is_let_in else REFUSED_S,
+            "waits_s": waits_s,
             **self._credentials(library, way, column),
         }
 

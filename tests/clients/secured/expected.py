@@ -11,12 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.clients.secured.cells import TOKEN, Column
+from tests.clients.secured.cells import PATIENCE_S, TOKEN, Column
 from tests.clients.secured.world import FORBIDDEN, MTLS
 from tests.clients.workers.secured import NOTHING, SERVED
 
 KEPT: Final = {"rebalances": 0, "connections": "kept"}
 REPLACED: Final = {"rebalances": 0, "connections": "replaced"}
+
+
+SILENCE_S: Final = 4.0
+"""For how long a consumer is polled that has been refused and does not say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,11 @@ def expected(library: str, way: str, column: Column) -> Expected:
     if column.name in SERVED_COLUMNS:
         return Expected(SERVED)
     return _OF_LIBRARIES[library](way, column.name)
+
+
+def waits_s(library: str, way: str, column: Column) -> float:
+    """How long the library may take to show it; if it shows nothing, how long it is watched."""
+    return SILENCE_S if expected(library, way, column).error == NOTHING else PATIENCE_S
 
 
 def cannot(library: str, way: str, column: Column) -> str | None:

@@ -20,7 +20,6 @@ from harness.reporting import Config
 from tests.clients.workers.secured import (
     MEMBER,
     NOTHING,
-    REFUSAL_S,
     SERVED,
     Cell,
     Outcome,
@@ -58,7 +57,11 @@ class Provider(AbstractTokenProvider):
 
 
 def _settings(cell: Cell) -> dict[str, Any]:
-    settings: dict[str, Any] = {"bootstrap_servers": cell.bootstrap, "security_protocol": cell.protocol}
+    settings: dict[str, Any] = {
+        "bootstrap_servers": cell.bootstrap,
+        "security_protocol": cell.protocol,
+        "request_timeout_ms": int(cell.waits_s * 1000),
+    }
     if cell.has_tls:
         settings["ssl_context"] = create_ssl_context(
             cafile=cell.authority, certfile=cell.certificate, keyfile=cell.certificate
@@ -107,7 +110,7 @@ async def reads(cell: Cell) -> Outcome:
     consumer.subscribe([cell.topic])
     try:
         await consumer.start()
-        async with asyncio.timeout(REFUSAL_S):
+        async with asyncio.timeout(cell.waits_s):
             while not consumer.assignment():
                 await consumer.getmany(timeout_ms=100)
     except KafkaError as error:
@@ -143,7 +146,8 @@ async def stays(cell: Cell) -> Outcome:
             stay.committed()
         except KafkaError as error:
             stay.failed(type(error).__name__)
-    with suppress(KafkaConnectionError):  # Where a session ends in this moment, stop() says so of a fetch.
+    # Where a session ends in this moment, stop() says so of a fetch, or that it cancelled one.
+    with suppress(KafkaConnectionError, asyncio.CancelledError):
         await consumer.stop()
     return stay.outcome()
 

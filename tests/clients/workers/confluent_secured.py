@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 
 from harness.reporting import Config
-from tests.clients.workers.secured import NOTHING, REFUSAL_S, SERVED, Cell, Outcome, Stay, shown, walk_cells
+from tests.clients.workers.secured import NOTHING, SERVED, Cell, Outcome, Stay, shown, walk_cells
 
 LIE_S = 3600
 """How long a token is said to be good for that is not: librdkafka shows none that has expired."""
@@ -22,6 +22,7 @@ def _settings(cell: Cell, errors: list[KafkaError]) -> dict[str, Any]:
         "error_cb": errors.append,
         "log_level": 0,
         "reconnect.backoff.max.ms": 1000,
+        "socket.connection.setup.timeout.ms": int(cell.waits_s * 1000),
     }
     if cell.has_tls:
         settings["ssl.ca.location"] = cell.authority
@@ -56,7 +57,7 @@ def connects(cell: Cell) -> Outcome:
     """The first event that says why there is no connection."""
     errors: list[KafkaError] = []
     admin = AdminClient(_settings(cell, errors))
-    listing, deadline_s = admin.list_topics, time.monotonic() + REFUSAL_S
+    listing, deadline_s = admin.list_topics, time.monotonic() + cell.waits_s
     while time.monotonic() < deadline_s:
         admin.poll(0.05)
         if errors:
@@ -74,7 +75,7 @@ def writes(cell: Cell) -> Outcome:
     producer = Producer(_settings(cell, []))
     producer.poll(0.1)
     producer.produce(cell.topic, b"x", on_delivery=lambda error, _: delivered.append(error))
-    producer.flush(REFUSAL_S)
+    producer.flush(cell.waits_s)
     (error,) = delivered
     return Outcome(SERVED) if error is None else _of(error)
 
@@ -98,7 +99,7 @@ def reads(cell: Cell) -> Outcome:
     """The first error that a poll returns, or that the group is joined."""
     consumer = _consumer(cell, [])
     consumer.subscribe([cell.topic])
-    deadline_s = time.monotonic() + REFUSAL_S
+    deadline_s = time.monotonic() + cell.waits_s
     try:
         while time.monotonic() < deadline_s:
             message = consumer.poll(0.1)

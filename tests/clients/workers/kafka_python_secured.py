@@ -18,11 +18,8 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from harness.reporting import Config
 from tests.clients.workers.secured import (
-    BOOTSTRAP_MS,
     MEMBER,
     NOTHING,
-    PATIENT_MS,
-    REFUSAL_S,
     SERVED,
     Cell,
     Outcome,
@@ -30,9 +27,6 @@ from tests.clients.workers.secured import (
     shown,
     walk_cells,
 )
-
-SILENCE_S = 4.0
-"""For how long a consumer is polled that has been refused and does not say so."""
 
 
 class Provider(AbstractTokenProvider):
@@ -47,7 +41,7 @@ def _settings(cell: Cell) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "bootstrap_servers": cell.bootstrap,
         "security_protocol": cell.protocol,
-        "bootstrap_timeout_ms": BOOTSTRAP_MS,
+        "bootstrap_timeout_ms": int(cell.bootstrap_s * 1000),
     }
     if cell.has_tls:
         settings["ssl_cafile"] = cell.authority
@@ -59,11 +53,6 @@ def _settings(cell: Cell) -> dict[str, Any]:
         login = {"sasl_plain_username": cell.user, "sasl_plain_password": cell.password}
         settings |= {"sasl_mechanism": cell.mechanism, **login}
     return settings
-
-
-def _patient(cell: Cell) -> dict[str, Any]:
-    """Of one that has connected before, so that it is a busy machine that it waits for."""
-    return _settings(cell) | {"bootstrap_timeout_ms": PATIENT_MS}
 
 
 def _of(error: KafkaError) -> Outcome:
@@ -81,9 +70,9 @@ def connects(cell: Cell) -> Outcome:
 
 
 def writes(cell: Cell) -> Outcome:
-    producer = KafkaProducer(**_patient(cell))
+    producer = KafkaProducer(**_settings(cell))
     try:
-        producer.send(cell.topic, b"x").get(REFUSAL_S)
+        producer.send(cell.topic, b"x").get(cell.waits_s)
     except KafkaError as error:
         return _of(error)
     finally:
@@ -92,14 +81,14 @@ def writes(cell: Cell) -> Outcome:
 
 
 def _consumer(cell: Cell) -> KafkaConsumer:
-    return KafkaConsumer(**_patient(cell), group_id=cell.group, **MEMBER)
+    return KafkaConsumer(**_settings(cell), group_id=cell.group, **MEMBER)
 
 
 def reads(cell: Cell) -> Outcome:
     """The first error that a poll raises, or that the group is joined."""
     consumer = _consumer(cell)
     consumer.subscribe([cell.topic])
-    deadline_s = time.monotonic() + SILENCE_S
+    deadline_s = time.monotonic() + cell.waits_s
     try:
         while time.monotonic() < deadline_s:
             consumer.poll(timeout_ms=100)

@@ -20,19 +20,13 @@ from harness.reporting import Config, report, require
 
 SERVED: Final = "served"
 NOTHING: Final = "nothing"
-"""Neither served nor refused within REFUSAL_S, as far as the library says."""
-REFUSAL_S: Final = 30.0
-"""How long a refusal, or a first answer, may take."""
+"""Neither served nor refused in the time that the cell waits, as far as the library says."""
 THREADS: Final = 16
 COMMIT_EVERY_S: Final = 0.2
 COMMITS: Final = 5
 """How many a member has to make one after the other before its time begins, and at least in its time."""
 LATE: Final = 3
 """How many connections a client that logs in again in time may lose where a busy machine makes it late."""
-BOOTSTRAP_MS: Final = 6000
-"""How long a library tries to find its cluster that tries on after a refusal."""
-PATIENT_MS: Final = 60_000
-"""The same where it is certain that it will be let in."""
 MEMBER: Final[dict[str, Any]] = {
     "session_timeout_ms": 10_000,
     "heartbeat_interval_ms": 500,
@@ -54,7 +48,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of the matrix: who connects to which listener, and what for."""
+    """One cell of the matrix: who connects to which listener, and what for.
+
+    `lasts_s` is for members that stay; a library that tries on after a refusal tries for `bootstrap_s`; `waits_s`
+    is how long a refusal, or a first answer, is waited for.
+    """
 
     name: str
     does: str
@@ -64,6 +62,8 @@ class Cell:
     topic: str
     group: str
     lasts_s: float
+    bootstrap_s: float
+    waits_s: float
     mechanism: str | None = None
     user: str | None = None
     password: str | None = None
@@ -115,7 +115,7 @@ class Stay:
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
-        self._settles_by_s = time.monotonic() + REFUSAL_S
+        self._settles_by_s = time.monotonic() + cell.waits_s
         self._end_s: float | None = None
         self._in_a_row = 0
         self._commits = 0
