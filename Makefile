@@ -82,12 +82,12 @@ $(INSTALLED)/.installed: $(COMPILED)/.built constraints.txt tools/wheels.py
 	@touch $@
 
 # What is compiled has to pass what its source passes, as users get it: installed from the wheel. The tests of the core, the
-# protocol, the daemon, and a fifth of the simulation go to a folder without the sources (tests/server/test_installed.py).
+# protocol, the daemon, and the first seeds of the simulation go to a folder without the sources (tests/server/test_installed.py).
 BESIDE_INSTALLED = pyproject.toml setup.py harness tools tests bench docs
 test-compiled: $(INSTALLED)/.installed
 	cd $(INSTALLED) && rm -rf $(BESIDE_INSTALLED)
 	cp -R $(BESIDE_INSTALLED) $(INSTALLED)
-	cd $(INSTALLED) && MUSTER_INSTALLED=compiled MUSTER_SIMULATION_SEEDS=400 \
+	cd $(INSTALLED) && MUSTER_INSTALLED=compiled \
 		environment/bin/python -m pytest --numprocesses $(WORKERS) --dist loadgroup \
 		tests/groups tests/offsets tests/protocol tests/purgatory tests/storage tests/server tests/http tests/simulation \
 		$(PYTEST_ARGS)
@@ -140,17 +140,18 @@ conformance: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
 	$(BIN)/python -m tests.conformance
 
-# The coordinator in virtual time: the 2,000 histories that `make test` plays, too, and 1,000 of groups with members of
-# both protocols; shows how many reached each mark.
+# The coordinator in virtual time: 2,000 histories, of which `make test` plays the first, and 250 of groups with members
+# of both protocols; shows how many reached each mark.
 simulation: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation
-	$(BIN)/python -m tests.simulation --mixed --seeds 1000
+	$(BIN)/python -m tests.simulation --mixed --seeds 250
 
 # More of them: make soak SEEDS=100000
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+	$(BIN)/python -m tests.simulation --mixed --seeds $$(($(SEEDS) / 10))
 
-# Breaks the daemon on purpose: every mutant, or (as .ci/run does) those of what changed and a fifth of the others.
+# Breaks the daemon on purpose: every mutant, or (as .ci/run does) those of what changed and a tenth of the others.
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutations
 

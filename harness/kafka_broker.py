@@ -34,6 +34,10 @@ SMALL: Final = {
 }
 FORMAT_TIMEOUT_S = 60
 HEAP = "512m"
+SHORT_LIVED: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+"""For JVMs that live for seconds: the simple collector and the quick compiler start with two thirds of the CPU."""
+MEASURED: Final = ()
+"""For one that is measured: the JVM chooses for itself, as users let it."""
 
 LOGGING: Final = """
 status = error
@@ -59,7 +63,7 @@ class KafkaBroker(ServerProcess):
         config: Mapping[str, str] | None = None,
         *,
         heap: str = HEAP,
-        jvm_options: tuple[str, ...] = (),
+        jvm_options: tuple[str, ...] = SHORT_LIVED,
         plugins: tuple[Path, ...] = (),
         listeners: Mapping[str, str] | None = None,
     ) -> None:
@@ -100,7 +104,13 @@ class KafkaBroker(ServerProcess):
         # The "M" in front: the tool takes an id that begins with a hyphen, as one in 64 would, for an option.
         cluster_id = "M" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
         command = self._java(
-            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_file)
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            cluster_id,
+            "-c",
+            str(self._properties_file),
+            options=[*SHORT_LIVED],
         )
         done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
         if done.returncode != 0:

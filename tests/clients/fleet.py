@@ -30,7 +30,7 @@ EXAMPLES = Path(__file__).resolve().parent / "delivery"
 PYTHON_FAMILIES = ("aiokafka", "confluent", "kafka_python")
 FAMILIES = (*PYTHON_FAMILIES, "java")
 # A worker's libraries take seconds to load on a busy machine; a session takes 6 s to expire.
-DEADLINE_S = 45.0
+DEADLINE_S = 90.0
 EXCEPTION = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")
 # JVMs that live for seconds: the simple collector and the quick compiler start faster and leave the cores
 # to others.

@@ -16,6 +16,8 @@ from tests.clients.ledgered import LedgeredGroup
 NEW = {"protocol": "consumer"}
 PARTITIONS = 8  # Each of four members has two, so a busy one.
 RECORDS = 100
+LONG_SESSION_MS = 20_000
+"""So long that the next client starts in it on a busy machine."""
 UNRELEASED = {
     "java": "UnreleasedInstanceIdException",
     "confluent": "The instance ID is still used by another member in the consumer group",
@@ -98,6 +100,7 @@ def test_a_static_member_that_crashed_may_come_back_after_its_session(
     ledgered: LedgeredGroup, family: str
 ) -> None:
     """Until then its instance has an owner: 111, which both libraries take for fatal."""
+    ledgered.set_sessions(LONG_SESSION_MS)
     static, other = (ledgered.start(family, **NEW, instance_id=name) for name in ("one", "two"))
     ledgered.await_shared(static, other)
     static.kill()

@@ -1,4 +1,4 @@
-"""Some thousand histories of joins, commits, crashes and stops, none like another, each watched at every step.
+"""Some hundred histories of joins, commits, crashes and stops, none like another, each watched at every step.
 
 What is checked is in `witness`, and after the faults in `simulation`; `marks` has the rare events that all of them
 together have to reach. `make simulation` prints how many seeds reached each; `make soak SEEDS=100000` plays more.
@@ -6,49 +6,28 @@ together have to reach. `make simulation` prints how many seeds reached each; `m
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from tests.simulation.__main__ import main
-from tests.simulation.marks import counted, not_reached, report
 from tests.simulation.simulation import Simulation, Summary
 from tests.simulation.story import Story
 
-SEEDS = int(os.environ.get("MUSTER_SIMULATION_SEEDS", "2000"))
+SEEDS = 200
+"""The first of those of `make simulation`, which looks whether all of them together reach every mark."""
 SEEDS_PER_TEST = 50
-FIRSTS = range(0, SEEDS, SEEDS_PER_TEST)
 
 
-@pytest.fixture(scope="session")
-def marks_of_all(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """One directory for all processes of this run, where each test leaves what its seeds have reached."""
-    base = tmp_path_factory.getbasetemp()
-    found = (base if worker_id == "master" else base.parent) / "simulation-marks"
-    found.mkdir(exist_ok=True)
-    return found
-
-
-@pytest.mark.parametrize("first", FIRSTS)
-def test_no_promise_is_broken_whatever_goes_wrong(first: int, marks_of_all: Path) -> None:
-    """The last to end looks whether every mark was reached by some seed."""
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_no_promise_is_broken_whatever_goes_wrong(first: int) -> None:
     seeds = range(first, first + SEEDS_PER_TEST)
     summaries = [Simulation(seed).run() for seed in seeds]  # Raises, with the seed's command.
-    if first == FIRSTS[0]:
+    if first == 0:
         assert_enough_went_wrong(summaries[:40])
-    reached = [sorted(each.marks) for each in summaries]
-    draft = marks_of_all / f"{first}.draft"
-    draft.write_text(json.dumps(reached))
-    draft.rename(marks_of_all / f"{first}.json")
-    ended = [json.loads(each.read_text()) for each in marks_of_all.glob("*.json")]
-    counts = counted(frozenset(seed) for some in ended for seed in some)
-    seeds_ended = SEEDS_PER_TEST * len(ended)
-    assert not not_reached(counts, seeds_ended), "\n".join(report(counts, seeds_ended))
 
 
 def assert_enough_went_wrong(summaries: Sequence[Summary]) -> None:

@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from harness.daemon import MusterDaemon
-from harness.kafka_broker import KafkaBroker
+from harness.kafka_broker import SHORT_LIVED, KafkaBroker
 from harness.processes import ServerProcess
 from tests.conformance.tokens import AUDIENCE, ISSUER, java_options, key_url
 
@@ -101,7 +101,8 @@ def start_server(kind: str, folder: Path, certificates: Certificates) -> ServerP
     """A broker that is not started yet: "kafka" or "muster"."""
     settings = _settings(certificates)
     if kind == "kafka":
-        return KafkaBroker(folder, settings, jvm_options=java_options(), listeners=LISTENERS)
+        options = (*SHORT_LIVED, *java_options())
+        return KafkaBroker(folder, settings, jvm_options=options, listeners=LISTENERS)
     return MusterDaemon(folder, settings, listeners=LISTENERS)
 
 
