@@ -135,10 +135,16 @@ class Flusher:
             self._dirty.put(log)
         else:
             del self._waiting[log]
+        bugs = [] if error is None or error is failure else [error]
         for done in answered:
-            done(failure)
-        if error is not None and error is not failure:
-            raise error  # A bug of ours: it ends the loop's turn, as it would have ended any other caller's.
+            try:
+                done(failure)
+            except BaseException as bug:  # Not swallowed: raised when those behind it have been answered.
+                bugs.append(bug)
+        if len(bugs) > 1:
+            raise BaseExceptionGroup("a flush and its callbacks", bugs)
+        if bugs:
+            raise bugs[0]  # Of ours: it ends the loop's turn, as it would have ended any other caller's.
 
 
 def _at_once(action: Callable[[], None]) -> None:

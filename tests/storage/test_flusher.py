@@ -251,6 +251,27 @@ def test_a_bug_in_a_flush_surfaces_on_the_loop(loop: Loop) -> None:
     flusher.close()
 
 
+def test_a_bug_in_a_callback_does_not_hold_up_those_behind_it(loop: Loop) -> None:
+    """It surfaces when they have been answered; two of them surface as one."""
+    flusher, log = Flusher(1, loop.post), SlowLog()
+    seen: list[StorageError | None] = []
+
+    def fail(error: StorageError | None) -> None:
+        raise AssertionError("ours")
+
+    for raised, bugs in ((AssertionError, 1), (BaseExceptionGroup, 2)):
+        seen.clear()
+        log.stage()
+        for done in (*[fail] * bugs, seen.append):
+            flusher.schedule(log, done)
+        log.end_flush()
+        with pytest.raises(raised):
+            loop.turn()
+        assert seen == [None]
+        loop.turn()  # It was posted again, for outcomes behind this one.
+    flusher.close()
+
+
 def test_a_bug_in_one_flush_does_not_hold_up_the_outcomes_behind_it(loop: Loop) -> None:
     """Their wake-up is the one that the bug ended; the next may come with the next flush, or never."""
     flusher, broken, sound, next_one = Flusher(1, loop.post), SlowLog(), SlowLog(), SlowLog()
