@@ -4,6 +4,8 @@
 # Variables: PYTHON (interpreter), ARGS (for serve), PYTEST_ARGS, WORKERS, ROUNDS, SEEDS, MINUTES, BASE, COMMIT, ONLY.
 
 SHELL = /bin/sh
+# Hundreds of processes are started here: each would compile what it imports where the environment forbids bytecode.
+export PYTHONDONTWRITEBYTECODE =
 .DEFAULT_GOAL := help
 
 # The first interpreter that runs and is new enough; give PYTHON=... to choose another.
@@ -25,9 +27,9 @@ COMMIT ?=
 ONLY ?=
 
 ALSO = compiled run-compiled wheel check format docs constraints clean demo demo-secure \
-	spoken test-compiled test-long test-long-rotation conformance simulation mutants mutants-rotation \
+	spoken test-compiled test-compiled-rotation test-long test-long-rotation conformance simulation mutants mutants-rotation \
 	soak soak-kill soak-log soak-disk soak-storms soak-migration soak-transactions \
-	fuzz-security bench bench-quick bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed profile spark-cluster
+	fuzz-security bench bench-quick bench-quick-rotation bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed profile spark-cluster
 .PHONY: help run test always $(ALSO)
 
 help:
@@ -92,6 +94,10 @@ test-compiled: $(INSTALLED)/.installed
 		tests/groups tests/offsets tests/protocol tests/purgatory tests/storage tests/server tests/http tests/simulation \
 		$(PYTEST_ARGS)
 
+# Half of it, which the tree's id chooses: for every change.
+test-compiled-rotation:
+	$(MAKE) test-compiled PYTEST_ARGS='--rotate 2 $(PYTEST_ARGS)'
+
 # Kafka's jars come first, where there is Java: fetched by a test they would count as its time.
 test: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
@@ -107,10 +113,10 @@ test-long: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
 	$(BIN)/python -m pytest -n 0 tests/long $(PYTEST_ARGS)
 
-# Half of it, which the tree's id chooses: for every change.
+# A third of it, which the tree's id chooses: for every change.
 test-long-rotation: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
-	$(BIN)/python -m pytest -n 0 tests/long --rotate $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 0 tests/long --rotate 3 $(PYTEST_ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -151,7 +157,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 	$(BIN)/python -m tests.simulation --mixed --seeds $$(($(SEEDS) / 10))
 
-# Breaks the daemon on purpose: every mutant, or (as .ci/run does) those of what changed and a tenth of the others.
+# Breaks the daemon on purpose: every mutant, or (as .ci/run does) those of what changed and a fifteenth of the others.
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutations
 
@@ -200,6 +206,11 @@ bench-observed: $(VENV)/.dev
 bench-quick: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
 	$(BIN)/python -m bench.pairs --quick
+
+# Half of the scenarios, which the tree's id chooses: for every change.
+bench-quick-rotation: $(VENV)/.dev
+	$(BIN)/python -m harness.java_tools
+	$(BIN)/python -m bench.pairs --quick --half $$(git rev-parse 'HEAD^{tree}' || echo 0)
 
 # User CPU beside that of an earlier commit, in turns, some twelve minutes: make bench-against COMMIT=7e117a8
 bench-against: $(VENV)/.dev

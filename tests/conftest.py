@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from harness import java_tools
+from tests import module_rotation
 
 JAVA_IS_REQUIRED = os.environ.get("MUSTER_REQUIRE_JAVA") == "1"
 ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
@@ -26,6 +27,10 @@ LONG = Path(__file__).parent / "long"
 # has Hypothesis draw the same for ever; a failure prints what repeats it.
 settings.register_profile("muster", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("muster")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    module_rotation.deselect(config, items)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -151,5 +156,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--target kafka` runs the tests with real clients against Apache Kafka, the judge of the tests."""
+    module_rotation.add_option(parser)
     default = os.environ.get("MUSTER_TEST_TARGET", "muster")
     parser.addoption("--target", choices=("kafka", "muster"), default=default, help="the broker under test")

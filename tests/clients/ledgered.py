@@ -91,9 +91,8 @@ class LedgeredGroup(Group):
             "consumer.session.timeout.ms", str(timeout_ms), incremental_operation=AlterConfigOpType.SET
         )
         asked = ConfigResource(ResourceType.GROUP, self.name, incremental_configs=[entry])
-        (done,) = (
-            AdminClient({"bootstrap.servers": self.bootstrap}).incremental_alter_configs([asked]).values()
-        )
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        (done,) = admin.incremental_alter_configs([asked]).values()
         done.result(ALTER_S)
 
     def end_broker(self, how: str) -> None:

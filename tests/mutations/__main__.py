@@ -4,7 +4,7 @@ Each patch beside this file is one way to be wrong, and says in its first lines 
 which simulation must as well (mutants.py). It is applied to a copy of the checkout; there its tests run
 until the first fails, then the simulation, two mutants at a time. All nets have to hold: the status is 1 if a
 mutant gets through one, or if a net does not pass on a copy that nothing has broken. With --rotate run the
-mutants of what changed and a tenth of the others (rotation.py).
+mutants of what changed and a fifteenth of the others (rotation.py).
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def main(command: Sequence[str]) -> int:
             chosen, rotation.changed_files(ROOT, arguments.base), rotation.tree_id(ROOT)
         )
         print(
-            f"{len(chosen)} of {len(every)} mutants: of what changed, and a tenth of the others", flush=True
+            f"{len(chosen)} of {len(every)} mutants: of what changed, and a fifteenth of the others",
+            flush=True,
         )
     return judge(chosen, arguments.at_a_time)
 
@@ -66,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="these mutants; without a name all of them")
     parser.add_argument(
-        "--rotate", action="store_true", help="those of what changed, and a tenth of the others"
+        "--rotate", action="store_true", help="those of what changed, and a fifteenth of the others"
     )
     parser.add_argument(
         "--base", metavar="REV", help="changed since when; else since the branch left origin/main"
