@@ -44,7 +44,7 @@ from tests.quotas.asking import alteration, described, entry, quotas_in
 SASL: Final = {"SASL": "SASL_PLAINTEXT"}
 SECURITY: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 SETTINGS: Final = {
-    "group.initial.rebalance.delay.ms": "0",
+    "group.initial.rebalance.delay.ms": "1000",  # Two members of a group join together.
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "2",
     "auto.create.topics.enable": "false",
