@@ -31,8 +31,11 @@ KEPT_FOR_EVER: Final = {
 DYNAMIC: Final = {source.value for source in ConfigSource if source.name.startswith("DYNAMIC")}
 
 
-def answers(bootstrap: str) -> dict[str, Any]:
-    """Everything that clients can ask about, with the topics' records as each isolation level sees them."""
+def answers(bootstrap: str, *, has_offsets: bool = True) -> dict[str, Any]:
+    """Everything that clients can ask about, with the topics' records as each isolation level sees them.
+
+    Without offsets where their metadata may be long: confluent-kafka 2.16 reads beyond its end now and then.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = {
         name: sorted(topic.partitions) for name, topic in admin.list_topics(timeout=TIMEOUT_S).topics.items()
@@ -49,7 +52,7 @@ def answers(bootstrap: str) -> dict[str, Any]:
             level: _records(bootstrap, own, level) for level in ("read_committed", "read_uncommitted")
         },
         "groups": {group_id: _group(admin, group_id) for group_id in groups},
-        "offsets": {group_id: _offsets(admin, group_id) for group_id in groups},
+        "offsets": {group_id: _offsets(admin, group_id) for group_id in groups if has_offsets},
     }
 
 

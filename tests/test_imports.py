@@ -232,6 +232,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "storage",
         "protocol",
     ),
+    # It reads all that the daemon keeps beside its logs, with the classes that write it.
+    "muster/log/to_kafka": (
+        "muster",
+        "coordinator.data.producer_ids",
+        "coordinator.quotas",
+        "coordinator.security.acl_store",
+        "coordinator.security.scram_file",
+        "coordinator.topics",
+        "storage",
+        "protocol",
+    ),
     # It writes the daemon's file of users, with the classes that read it.
     "muster/scram.py": (
         "muster",

@@ -74,7 +74,7 @@ class ProducerIds:
 
     def _write_next_block(self) -> int:
         """Write the next block's end to the disk and return the block's start; runs on a worker thread."""
-        start = read_sealed(self._files, self._path, "file of producer ids", _parse_next_id) or 0
+        start = read_next_id(self._files, self._path.parent)
         if start > LAST_ID - BLOCK_SIZE:
             raise StorageError("read", self._path, "all producer ids have been used")
         write_sealed(self._files, self._path, {"next": start + BLOCK_SIZE})
@@ -96,6 +96,11 @@ class ProducerIds:
         ready, self._when_ready = self._when_ready, []
         for done in ready:
             done()
+
+
+def read_next_id(files: Files, directory: Path) -> int:
+    """Return the first id of the next block, which no producer has. Raises StorageError."""
+    return read_sealed(files, directory / FILE_NAME, "file of producer ids", _parse_next_id) or 0
 
 
 def _parse_next_id(document: dict[str, Any]) -> int:

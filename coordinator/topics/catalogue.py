@@ -17,6 +17,10 @@ from storage.files import Files
 from storage.sealed_json import read_sealed, write_sealed
 
 FILE_NAME: Final = "topics.json"
+HANDED_OVER: Final = "topics-handed-over.json"
+"""The catalogue's name once the directory is Kafka's (`muster log to-kafka`): Muster refuses to start on it."""
+KAFKA_CHECKPOINT: Final = "bootstrap.checkpoint"
+"""Written with HANDED_OVER: what Kafka's controller begins with. Stale as soon as Muster starts again."""
 FORMAT: Final = 1
 
 
@@ -38,14 +42,13 @@ class Catalogue:
     deleted_ids: tuple[bytes, ...] = ()
 
 
-def read_catalogue(files: Files, directory: Path) -> Catalogue:
+def read_catalogue(files: Files, directory: Path, name: str = FILE_NAME) -> Catalogue:
     """Read the catalogue in `directory`; an empty one is returned where there is no file yet.
 
     Raises StorageError if the file cannot be read or is not a catalogue: it must not be taken for an empty one.
     """
     return (
-        read_sealed(files, directory / FILE_NAME, "catalogue of topics", _parse_catalogue, FORMAT)
-        or Catalogue()
+        read_sealed(files, directory / name, "catalogue of topics", _parse_catalogue, FORMAT) or Catalogue()
     )
 
 

@@ -15,7 +15,14 @@ from typing import Final
 
 import structlog
 
-from coordinator.topics.catalogue import FILE_NAME, CatalogueEntry, read_catalogue, write_catalogue
+from coordinator.topics.catalogue import (
+    FILE_NAME,
+    HANDED_OVER,
+    KAFKA_CHECKPOINT,
+    CatalogueEntry,
+    read_catalogue,
+    write_catalogue,
+)
 from coordinator.topics.dynamic_settings import read_dynamic, write_dynamic
 from coordinator.topics.feature_levels import FeatureLevels, read_features, write_features
 from coordinator.topics.names import SHARD_TOPICS
@@ -61,6 +68,9 @@ class TopicStore:
         """
         if not self._has_catalogue:
             self._refuse_partitions_of_others()
+        elif self._files.read_small(self._directory.path / KAFKA_CHECKPOINT) is not None:
+            log.warning("of a hand-over to Kafka that was taken back, removed", file=KAFKA_CHECKPOINT)
+            self._files.unlink(self._directory.path / KAFKA_CHECKPOINT)
         known = {entry.topic_id for entry in self._entries.values()}
         for partition in self._directory.partitions():
             entry = self._entries.get(partition.topic)
@@ -75,6 +85,9 @@ class TopicStore:
 
     def _refuse_partitions_of_others(self) -> None:
         """Raise StorageError if there are partitions: without a catalogue they are another broker's."""
+        if self._files.read_small(self._directory.path / HANDED_OVER) is not None:
+            reason = "it was handed over to Apache Kafka by `muster log to-kafka` (docs/to-kafka.md)"
+            raise StorageError("use", self._directory.path, reason)
         for partition in self._directory.partitions():
             if self._stored_topic_id(partition.directory_name) is not None:
                 name, path = partition.directory_name, self._directory.path

@@ -209,6 +209,29 @@ def import_command(
     return _status(run)
 
 
+@app.command
+def to_kafka(
+    directory: Annotated[Path, Parameter(help="the log directory of a Muster that was stopped")],
+    *,
+    as_json: AsJson = False,
+) -> int:
+    """Hand the directory over to Apache Kafka 4.3, which starts on it; Muster does no more (docs/to-kafka.md)."""
+
+    def run() -> int:
+        from muster.log import output
+        from muster.log.to_kafka.carrying import counted
+        from muster.log.to_kafka.hand_over import hand_over
+
+        identity, records = hand_over(directory)
+        if as_json:
+            output.show_json(output.handed_over_json(identity, counted(records)))
+        else:
+            print("\n".join(output.handed_over_lines(identity, counted(records), directory)))
+        return 0
+
+    return _status(run)
+
+
 def _entries(source: LogSource, shown: EntryOptions) -> Iterator[Entry]:
     """Yield the entries to show, in order; a progress bar runs unless standard output is a terminal."""
     from muster.log.entries import entries

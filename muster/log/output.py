@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # Each command imports the one that it needs, and passes its 
     from muster.log.rows import OffsetRow
     from muster.log.verify import Verified
     from storage.check.repair import Loss
+    from storage.log.checkpoints import MetaProperties
 
 
 def show_json(value: Any) -> None:
@@ -131,3 +132,22 @@ def imported_json(result: Imported, is_dry_run: bool) -> dict[str, Any]:
         "groups": sorted(result.groups),
         "refused": result.refused,
     }
+
+
+def handed_over_lines(identity: MetaProperties, carried: dict[str, int], directory: Path) -> list[str]:
+    """What was carried over, and how Kafka is started."""
+    counts = [f"{count} {what}" for what, count in carried.items()]
+    return [
+        f"carried over: {', '.join(counts)}",
+        "Start Apache Kafka 4.3 with the settings that Muster had, and with:",
+        "  process.roles=broker,controller",
+        f"  node.id={identity.node_id}",
+        f"  log.dirs={directory.absolute()}",
+        f"  controller.quorum.voters={identity.node_id}@127.0.0.1:9093",
+        "  controller.listener.names=CONTROLLER",
+        "and CONTROLLER://127.0.0.1:9093 among its listeners",
+    ]
+
+
+def handed_over_json(identity: MetaProperties, carried: dict[str, int]) -> dict[str, Any]:
+    return {"node_id": identity.node_id, "cluster_id": identity.cluster_id, "carried_over": carried}

@@ -1,0 +1,1 @@
+"""A stopped directory of Muster's, made one that Apache Kafka starts on."""
