@@ -90,10 +90,10 @@ def _many(kind: type[Simulation], seeds: range, workers: int, until_failure: boo
     print(f"{len(seeds):,} seeds, {len(failures)} failed, {time.monotonic() - start:.0f} s: {happened}")
     if failures or kind not in MARKS_OF:
         return 1 if failures else 0
-    return 0 if _are_reached(kind, reached) else 1
+    return 0 if are_reached(kind, reached) else 1
 
 
-def _are_reached(kind: type[Simulation], reached: list[frozenset[str]]) -> bool:
+def are_reached(kind: type[Simulation], reached: list[frozenset[str]]) -> bool:
     """Whether every mark was, of which so many seeds have to reach it; prints how many did."""
     missing = False
     for known, enough in MARKS_OF[kind]:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.__main__ import main
+from tests.simulation.__main__ import are_reached, main
 from tests.simulation.mixed_groups import MixedGroups
-from tests.simulation.mixed_marks import KNOWN, MIXED_MARKS
+from tests.simulation.mixed_marks import ENOUGH_FOR_FREQUENT, FREQUENT, KNOWN, MIXED_MARKS
 from tests.simulation.simulation import Failure
 
 SEEDS, SEEDS_PER_TEST = 30, 10
@@ -31,6 +31,15 @@ def test_a_mark_can_be_reached(name: str) -> None:
     here = Path(__file__).resolve().parent
     assert any(f'reach("{name}")' in path.read_text() for path in here.glob("*.py"))
     assert name in KNOWN
+
+
+def test_a_run_fails_that_does_not_reach_what_is_frequent(capsys: pytest.CaptureFixture[str]) -> None:
+    every = [frozenset(FREQUENT)] * ENOUGH_FOR_FREQUENT
+    assert are_reached(MixedGroups, every)
+    assert are_reached(MixedGroups, [frozenset()] * (ENOUGH_FOR_FREQUENT - 1)), "too few say nothing"
+    missing = min(FREQUENT)
+    assert not are_reached(MixedGroups, [each - {missing} for each in every])
+    assert f"reached by none of {ENOUGH_FOR_FREQUENT} seeds: {missing}" in capsys.readouterr().out
 
 
 def test_a_seed_says_all_there_is_to_say(capsys: pytest.CaptureFixture[str]) -> None:
