@@ -210,7 +210,7 @@ bench-quick: $(VENV)/.dev
 # Half of the scenarios, which the tree's id chooses: for every change.
 bench-quick-rotation: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
-	$(BIN)/python -m bench.pairs --quick --half $$(git rev-parse 'HEAD^{tree}' || echo 0)
+	$(BIN)/python -m bench.pairs --quick --rotate
 
 # User CPU beside that of an earlier commit, in turns, some twelve minutes: make bench-against COMMIT=7e117a8
 bench-against: $(VENV)/.dev

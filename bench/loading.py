@@ -36,7 +36,7 @@ from bench.offsets_log import (
 from coordinator.groups.partitioning import partition_for
 from harness import java_tools
 from harness.daemon import MusterDaemon
-from harness.kafka_broker import MEASURED, KafkaBroker
+from harness.kafka_broker import KafkaBroker, MeasuredKafka
 from harness.kafka_groups import NOT_YET, await_coordinator
 from harness.processes import ServerProcess
 from harness.swap import swap_in
@@ -195,7 +195,7 @@ def measure_starts(server: ServerProcess, offsets: int) -> list[Start]:
 
 def kafka_on(log_dir: Path, directory: Path) -> KafkaBroker:
     """A Kafka, cleanly stopped, that has the offsets topic of `log_dir`. Raises JavaUnavailable."""
-    broker = KafkaBroker(directory, SETTINGS, heap=KAFKA_HEAP, jvm_options=MEASURED)
+    broker = MeasuredKafka(directory, SETTINGS, heap=KAFKA_HEAP)
     with broker:
         with WireClient(broker.bootstrap) as client:  # Has it make the topic.
             await_coordinator(client, [group_name(number) for number in one_of_each_shard()])

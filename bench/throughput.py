@@ -25,7 +25,7 @@ from typing import Final
 from bench.pairs.servers import KAFKA_HEAP, KAFKA_THREADS, cpu_of
 from bench.throughput_client import BATCH_RECORDS
 from harness.daemon import MusterDaemon
-from harness.kafka_broker import MEASURED, SMALL, KafkaBroker
+from harness.kafka_broker import SMALL, MeasuredKafka
 from harness.processes import ServerProcess
 from harness.wire import WireClient
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -169,7 +169,7 @@ HEAD: Final = (
 def start(name: str, directory: Path) -> ServerProcess:
     if name == "Muster":
         return MusterDaemon(directory / name)
-    return KafkaBroker(directory / name, {**SMALL, **KAFKA_THREADS}, heap=KAFKA_HEAP, jvm_options=MEASURED)
+    return MeasuredKafka(directory / name, {**SMALL, **KAFKA_THREADS}, heap=KAFKA_HEAP)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -27,6 +27,8 @@ KAFKA_VERSION = "4.3.1"
 MODULES = ("kafka-tools", "kafka_2.13")
 STREAMS = ("kafka-streams",)
 MINIMUM_JAVA = 17
+SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+"""For JVMs that live for seconds: the simple collector and the quick compiler start with two thirds of the CPU."""
 FETCH_TIMEOUT_S = 600  # A first fetch was seen to take over two minutes.
 COMPILE_TIMEOUT_S = 120
 CACHE = Path(__file__).resolve().parent.parent / ".cache"

@@ -12,7 +12,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from harness import java_tools
 from harness.processes import HOST, ServerProcess, free_port
@@ -34,10 +34,6 @@ SMALL: Final = {
 }
 FORMAT_TIMEOUT_S = 60
 HEAP = "512m"
-SHORT_LIVED: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-"""For JVMs that live for seconds: the simple collector and the quick compiler start with two thirds of the CPU."""
-MEASURED: Final = ()
-"""For one that is measured: the JVM chooses for itself, as users let it."""
 
 LOGGING: Final = """
 status = error
@@ -57,13 +53,16 @@ class KafkaBroker(ServerProcess):
     class path. `listeners` are those beside PLAINTEXT (`ServerProcess`).
     """
 
+    manners: ClassVar[tuple[str, ...]] = java_tools.SHORT_LIVED
+    """The JVM's collector and compiler."""
+
     def __init__(
         self,
         data_dir: Path,
         config: Mapping[str, str] | None = None,
         *,
         heap: str = HEAP,
-        jvm_options: tuple[str, ...] = SHORT_LIVED,
+        jvm_options: tuple[str, ...] = (),
         plugins: tuple[Path, ...] = (),
         listeners: Mapping[str, str] | None = None,
     ) -> None:
@@ -71,7 +70,7 @@ class KafkaBroker(ServerProcess):
         self.config = {**SMALL, **(config or {})}
         self._controller_port = free_port()
         self._plugins = plugins
-        self._jvm = [f"-Xmx{heap}", f"-Xms{heap}", *jvm_options]
+        self._jvm = [f"-Xmx{heap}", f"-Xms{heap}", *self.manners, *jvm_options]
 
     @property
     def log_dir(self) -> Path:
@@ -110,7 +109,7 @@ class KafkaBroker(ServerProcess):
             cluster_id,
             "-c",
             str(self._properties_file),
-            options=[*SHORT_LIVED],
+            options=[*java_tools.SHORT_LIVED],
         )
         done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
         if done.returncode != 0:
@@ -131,3 +130,9 @@ class KafkaBroker(ServerProcess):
     @property
     def _logging_file(self) -> Path:
         return self.data_dir / "log4j2.properties"
+
+
+class MeasuredKafka(KafkaBroker):
+    """One whose JVM chooses its collector and compiler for itself, as users let it."""
+
+    manners = ()

@@ -1,8 +1,4 @@
-"""`--rotate N` runs one in N of the test modules, chosen by the id of the checkout's tree.
-
-A tree takes the same ones wherever it is tested, and trees take all alike, so every module runs within a few
-changes. Without the option all run.
-"""
+"""`--rotate N` runs one in N of the test modules (harness/rotation.py); without the option all run."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations.rotation import tree_id
+from harness.rotation import share_of, tree_id
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,8 +27,5 @@ def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def chosen_modules(modules: Iterable[str], tree: str, shares: int) -> set[str]:
-    """One in `shares` of the modules; the tree's id says which is the first.
-
-    Its quotient by three, so that who takes this half does not always take that tenth of the mutants.
-    """
-    return set(sorted(set(modules))[int(tree, 16) // 3 % shares :: shares])
+    """One in `shares` of the modules."""
+    return set(share_of(sorted(set(modules)), tree, shares))

@@ -23,8 +23,8 @@ from bench.pairs.steady import floor_lanes
 from harness.processes import ServerProcess
 
 CONNECTIONS = 50
-HEARTBEAT_FLOORS, COMMIT_FLOORS, LARGE_COMMIT_FLOORS = 1.8, 25, 350
-ROUNDS, SECONDS = 5, 0.5
+HEARTBEAT_FLOORS, COMMIT_FLOORS, LARGE_COMMIT_FLOORS = 1.6, 25, 350
+ROUNDS, SECONDS = 9, 0.5  # As many as steady the median beside other work.
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "muster.flush.policy": "os"}
 
 

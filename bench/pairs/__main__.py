@@ -1,6 +1,6 @@
 """`make bench`: Muster beside Apache Kafka 4.3.1, scenario by scenario; writes docs/performance.md with --write.
 
-python -m bench.pairs [--quick] [--only heartbeats,commits,...] [--half HEX] [--rounds 5] [--write] [--list]
+python -m bench.pairs [--quick] [--only heartbeats,commits,...] [--rotate] [--rounds 5] [--write] [--list]
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from bench.pairs import generator, page, turns
 from bench.pairs.plan import Plan, builds, quick
 from bench.pairs.scenarios import SCENARIOS, listed, named
 from bench.pairs.secured import secured
+from harness.daemon import ROOT
+from harness.rotation import share_of, tree_id
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -28,14 +30,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, help="of what counts, in each scenario")
     parser.add_argument("--write", action="store_true", help="write docs/performance.md and its chart")
     parser.add_argument("--list", action="store_true", help="the scenarios, and about how long each takes")
-    parser.add_argument(
-        "--half", type=half, metavar="HEX", default=slice(None), help="every second scenario, by this number"
-    )
+    parser.add_argument("--rotate", action="store_true", help="half of the scenarios, by the tree's id")
     asked = parser.parse_args(arguments)
     try:
-        names = named(asked.only)[asked.half]
+        names: Sequence[str] = named(asked.only)
     except ValueError as unknown:
         parser.error(str(unknown))
+    if asked.rotate:
+        names = share_of(names, tree_id(ROOT), 2)
     if asked.list:
         print(listed(names))
         return
@@ -48,11 +50,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     measured = _play_all(names, quick_one=asked.quick, rounds=asked.rounds)
     if asked.write:
         page.write(measured, list(SCENARIOS))
-
-
-def half(number: str) -> slice:
-    """Which of the scenarios a number in hexadecimal digits stands for: those at even or at odd places."""
-    return slice(int(number, 16) // 3 % 2, None, 2)
 
 
 def _without_openssl(names: Sequence[str]) -> list[str]:

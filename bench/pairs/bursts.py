@@ -29,7 +29,7 @@ from coordinator.server.acceptor import longest_queue
 from coordinator.settings.model import Settings
 from harness.accept_queue import dropped_connections
 from harness.daemon import ROOT
-from harness.kafka_broker import MEASURED, KafkaBroker
+from harness.kafka_broker import KafkaBroker, MeasuredKafka
 from harness.processes import HOST, ServerProcess
 from protocol.errors import ErrorCode
 
@@ -275,7 +275,5 @@ def _kafka(plan: Plan) -> Iterator[KafkaBroker]:
     if plan.shared is not None:
         yield plan.shared
         return
-    with KafkaBroker(
-        plan.directory / "kafka", KAFKA_PRODUCTION | NO_DELAY, heap=KAFKA_HEAP, jvm_options=MEASURED
-    ) as broker:
+    with MeasuredKafka(plan.directory / "kafka", KAFKA_PRODUCTION | NO_DELAY, heap=KAFKA_HEAP) as broker:
         yield broker

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from harness.daemon import ROOT, MusterDaemon
-from harness.kafka_broker import MEASURED, SMALL, KafkaBroker
+from harness.kafka_broker import SMALL, KafkaBroker, MeasuredKafka
 from harness.processes import HOST, ServerProcess
 
 KAFKA_HEAP: Final = "1g"
@@ -99,7 +99,7 @@ def kafka(
     listeners: Mapping[str, str] | None = None,
 ) -> KafkaBroker:
     config = {**KAFKA_PRODUCTION, **(overrides or {})}
-    broker = KafkaBroker(directory, config, heap=KAFKA_HEAP, jvm_options=MEASURED, listeners=listeners)
+    broker = MeasuredKafka(directory, config, heap=KAFKA_HEAP, listeners=listeners)
     broker.start_timeout_s = KAFKA_START_S
     return broker
 

@@ -32,9 +32,7 @@ FAMILIES = (*PYTHON_FAMILIES, "java")
 # A worker's libraries take seconds to load on a busy machine; a session takes 6 s to expire.
 DEADLINE_S = 90.0
 EXCEPTION = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")
-# JVMs that live for seconds: the simple collector and the quick compiler start faster and leave the cores
-# to others.
-JVM_OPTIONS = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+JVM_OPTIONS = ("-Xmx192m", *java_tools.SHORT_LIVED)
 
 Event = dict[str, Any]
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from coordinator.settings.tokens import UNSECURED_OPTION
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from harness.daemon import ROOT, MusterDaemon
 from harness.java_tools import compile_java
-from harness.kafka_broker import SHORT_LIVED, SMALL, KafkaBroker
+from harness.kafka_broker import SMALL, KafkaBroker
 from harness.processes import ServerProcess
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
@@ -208,14 +208,11 @@ def new_target(kind: str, configuration: str, data_dir: Path, tree: Path = ROOT)
         config = {**config, **RECEIVERS["muster" if kind == EARLIER else kind]}
     directory = data_dir / f"{kind}-{configuration}"
     listeners: dict[str, str] = {}
-    options: tuple[str, ...] = SHORT_LIVED
+    options: tuple[str, ...] = ()
     if configuration == SECURED:
         listeners = {**ALL_LISTENERS, **TLS_LISTENERS}
         keys = directory.with_name(f"{directory.name}-keys")
-        config, options = (
-            {**config, **tls_settings(keys), **token_settings(kind)},
-            (*SHORT_LIVED, *java_options()),
-        )
+        config, options = {**config, **tls_settings(keys), **token_settings(kind)}, java_options()
     server: ServerProcess
     if kind == "kafka":
         plugins = _receiver() if configuration == TELEMETRY else ()

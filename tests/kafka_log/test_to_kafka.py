@@ -26,11 +26,12 @@ from confluent_kafka.admin import (
 from harness import kafka_groups as made
 from harness.daemon import MusterDaemon
 from harness.directory_answers import answers
-from harness.kafka_broker import SHORT_LIVED, KafkaBroker
+from harness.kafka_broker import KafkaBroker
 from harness.processes import wait_until
 from harness.wire import WireClient
 from muster.cli import run
 from protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from protocol.messages.describe_configs import ConfigResourceType
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from protocol.messages.incremental_alter_configs import (
     ConfigOperation,
@@ -53,8 +54,6 @@ SETTINGS: Final = {
     "sasl.enabled.mechanisms": "SCRAM-SHA-256",
     "listener.name.sasl.scram-sha-256.sasl.jaas.config": f"{SECURITY} required;",
 }
-TOPIC, BROKER, GROUP = 2, 4, 32
-"""Types of resources with settings."""
 ALICE, PASSWORD = "alice", "alice-secret"
 TIMEOUT_S: Final = 30.0
 OF_KAFKA_ALONE: Final = "min.insync.replicas"
@@ -68,7 +67,7 @@ def _made(futures: dict[Any, Any]) -> None:
         future.result(TIMEOUT_S)
 
 
-def _set(bootstrap: str, kind: int, name: str, setting: str, value: str) -> None:
+def _set(bootstrap: str, kind: ConfigResourceType, name: str, setting: str, value: str) -> None:
     changed = IncrementalAlterableConfig(name=setting, config_operation=ConfigOperation.SET, value=value)
     resource = IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=[changed])
     with WireClient(bootstrap) as client:
@@ -92,7 +91,7 @@ def fill(bootstrap: str) -> None:
     )
     with WireClient(bootstrap) as client:
         made.make_topic(client)
-    _set(bootstrap, TOPIC, made.TOPIC, "retention.ms", "123456789")
+    _set(bootstrap, ConfigResourceType.TOPIC, made.TOPIC, "retention.ms", "123456789")
     plain = {"bootstrap.servers": bootstrap}
     for settings in (plain, plain | {"enable.idempotence": True}):
         producer = Producer(settings)
@@ -112,9 +111,9 @@ def fill(bootstrap: str) -> None:
         (producer.commit_transaction if ends == "commit" else producer.abort_transaction)(TIMEOUT_S)
     made.make_classic_groups(bootstrap)
     made.make_consumer_groups(bootstrap)
-    _set(bootstrap, BROKER, "", "message.max.bytes", "2000000")
-    _set(bootstrap, BROKER, "1", "log.cleaner.threads", "2")
-    _set(bootstrap, GROUP, "billing", "consumer.session.timeout.ms", "50000")
+    _set(bootstrap, ConfigResourceType.BROKER, "", "message.max.bytes", "2000000")
+    _set(bootstrap, ConfigResourceType.BROKER, "1", "log.cleaner.threads", "2")
+    _set(bootstrap, ConfigResourceType.GROUP, "billing", "consumer.session.timeout.ms", "50000")
     _made(
         admin.create_acls(
             [
@@ -200,7 +199,7 @@ def test_kafka_goes_on_with_all_of_it(
     counts = json.loads(capsys.readouterr().out)["carried_over"]
     assert (counts["SCRAM credentials"], counts["ACLs"], counts["quotas"]) == (1, 2, 2)
     assert (directory / "bootstrap.checkpoint").stat().st_mode & 0o777 == 0o600
-    broker = KafkaBroker(folder, SETTINGS, jvm_options=SHORT_LIVED, listeners=SASL)
+    broker = KafkaBroker(folder, SETTINGS, listeners=SASL)
     with broker:
         assert different(seen(broker.bootstrap), before) == {}
         assert producer_id(broker.bootstrap) > last

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.rotation import tree_id
 from tests.mutations import nets, rotation
 from tests.mutations.mutants import ROOT, Mutant, mutants
 
@@ -51,9 +52,7 @@ def main(command: Sequence[str]) -> int:
         return 2
     chosen = [mutant for mutant in every if not arguments.names or mutant.name in arguments.names]
     if arguments.rotate:
-        chosen = rotation.rotated(
-            chosen, rotation.changed_files(ROOT, arguments.base), rotation.tree_id(ROOT)
-        )
+        chosen = rotation.rotated(chosen, rotation.changed_files(ROOT, arguments.base), tree_id(ROOT))
         print(
             f"{len(chosen)} of {len(every)} mutants: of what changed, and a fifteenth of the others",
             flush=True,

@@ -6,10 +6,10 @@ trees whose ids differ modulo fifteen take different ones, so that in the long r
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from harness.rotation import git
 from tests.mutations.mutants import Mutant
 
 SHARES = 15
@@ -44,26 +44,13 @@ def changed_files(root: Path, base: str | None) -> frozenset[str]:
     `base` was given and is not known.
     """
     if base is None:
-        since = _git(root, "merge-base", "HEAD", UPSTREAM)
+        since = git(root, "merge-base", "HEAD", UPSTREAM)
     else:
-        since = _git(root, "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}")
+        since = git(root, "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}")
         if since is None:
             raise UnknownRevision(base)
     if since is None:
         return frozenset()
-    differing = _git(root, "diff", "--name-only", since.strip()) or ""
-    untracked = _git(root, "ls-files", "--others", "--exclude-standard") or ""
+    differing = git(root, "diff", "--name-only", since.strip()) or ""
+    untracked = git(root, "ls-files", "--others", "--exclude-standard") or ""
     return frozenset(differing.splitlines() + untracked.splitlines())
-
-
-def tree_id(root: Path) -> str:
-    """The id of the tree that is checked out; without a repository always the same."""
-    return (_git(root, "rev-parse", "HEAD^{tree}") or "0").strip()
-
-
-def _git(root: Path, *command: str) -> str | None:
-    try:
-        ran = subprocess.run(["git", *command], cwd=root, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return None
-    return ran.stdout if ran.returncode == 0 else None

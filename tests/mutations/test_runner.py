@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.rotation import tree_id
 from tests.mutations import nets
 from tests.mutations.__main__ import judge
 from tests.mutations.mutants import DEFAULT_NET, ROOT, BadHeader, Mutant, read_mutant
-from tests.mutations.rotation import UnknownRevision, changed_files, concerns, rotated, tree_id
+from tests.mutations.rotation import UnknownRevision, changed_files, concerns, rotated
 
 DIFF = """\
 diff --git a/storage/notes.txt b/storage/notes.txt

@@ -80,8 +80,7 @@ def old_walk(version: str) -> list[str]:
     return [
         java_tools.java(),
         "-Xmx192m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
+        *java_tools.SHORT_LIVED,
         "-cp",
         path,
         "OldWalk",

@@ -19,12 +19,12 @@ import pytest
 
 from coordinator.groups.partitioning import partition_for
 from harness.doubles.faulty_files import FaultyFiles
+from harness.rotation import tree_id
 from protocol.records.batch import walk
 from storage.directory.log_directory import LogDirectoryError
 from storage.files import StorageError
 from storage.journal.frames import decode_file_header, walk_frames
 from tests.mutations.mutants import ROOT
-from tests.mutations.rotation import tree_id
 from tests.server.crash_world import SHARDS, CrashWorld, found, quick_folder
 from tests.server.test_crash_sweep import QuickFiles
 

@@ -38,6 +38,7 @@ from muster.log.to_kafka.metadata_records import (
     TopicRecord,
     UserScramCredentialRecord,
 )
+from protocol.messages.describe_configs import ConfigResourceType
 from storage.log.checkpoints import NO_BROKER_EPOCH, MetaProperties
 from storage.log.partition_files import decode_uuid, read_leader_epochs
 
@@ -50,8 +51,6 @@ OTHER_FEATURES: Final[Mapping[str, int]] = {
 }
 """Features that Muster does not serve, at the levels of a new Kafka 4.3."""
 
-TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
-"""Types of resources, as ConfigResource.Type has them."""
 COUNTED: Final[Mapping[str, type]] = {
     "topics": TopicRecord,
     "partitions": PartitionRecord,
@@ -92,11 +91,11 @@ def _settings(source: LogSource, topics: Sequence[CatalogueEntry], node: int) ->
     """What was set at run time; settings of Muster's own cannot be."""
     files, directory = source.files, source.path
     dynamic = read_dynamic(files, directory)
-    configs: dict[int, ResourceConfigs] = {
-        TOPIC: {entry.name: entry.overrides for entry in topics},
-        BROKER: {"": dynamic.of_all, str(node): dynamic.of_node},
-        GROUP: GROUP_CONFIG_FILE.read(files, directory),
-        CLIENT_METRICS: CLIENT_METRICS_FILE.read(files, directory),
+    configs: dict[ConfigResourceType, ResourceConfigs] = {
+        ConfigResourceType.TOPIC: {entry.name: entry.overrides for entry in topics},
+        ConfigResourceType.BROKER: {"": dynamic.of_all, str(node): dynamic.of_node},
+        ConfigResourceType.GROUP: GROUP_CONFIG_FILE.read(files, directory),
+        ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS_FILE.read(files, directory),
     }
     for kind, resources in configs.items():
         for resource, texts in resources.items():

@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from harness.daemon import MusterDaemon
-from harness.kafka_broker import SHORT_LIVED, KafkaBroker
+from harness.kafka_broker import KafkaBroker
 from harness.processes import ServerProcess
 from tests.conformance.tokens import AUDIENCE, ISSUER, java_options, key_url
 
@@ -101,8 +101,7 @@ def start_server(kind: str, folder: Path, certificates: Certificates) -> ServerP
     """A broker that is not started yet: "kafka" or "muster"."""
     settings = _settings(certificates)
     if kind == "kafka":
-        options = (*SHORT_LIVED, *java_options())
-        return KafkaBroker(folder, settings, jvm_options=options, listeners=LISTENERS)
+        return KafkaBroker(folder, settings, jvm_options=java_options(), listeners=LISTENERS)
     return MusterDaemon(folder, settings, listeners=LISTENERS)
 
 
