@@ -122,7 +122,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/test_imports.py
+	$(BIN)/python -m pytest tests/test_imports.py tests/mutations/test_patches.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
