@@ -102,7 +102,8 @@ test-compiled-rotation:
 test: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
 	rm -rf .cache/spoken
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup -m 'not measured' $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest -n 0 -m measured)
 
 # Whether clients spoke what docs/apis.md says they speak, in the last run of `make test`.
 spoken: $(VENV)/.dev

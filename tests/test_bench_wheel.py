@@ -96,6 +96,7 @@ def test_the_wheel_is_judged_by_the_heap_and_by_all_steps_together(
     assert "| wheel | 1,000 | 2.00 | 0.50 | 3.50 | 6.00 |" in section.lines
 
 
+@pytest.mark.measured
 def test_the_wheel_costs_no_more_than_the_heap() -> None:
     """CPU time of both, in turns; with fewer timers than on the page, which is to the heap's advantage."""
     found = costs(50_000, (WHEEL, HEAP))

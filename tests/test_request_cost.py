@@ -22,6 +22,8 @@ from bench.pairs.singles import commit_of, lanes_of, make_topic
 from bench.pairs.steady import floor_lanes
 from harness.processes import ServerProcess
 
+pytestmark = pytest.mark.measured
+
 CONNECTIONS = 50
 HEARTBEAT_FLOORS, COMMIT_FLOORS, LARGE_COMMIT_FLOORS = 1.6, 25, 350
 ROUNDS, SECONDS = 9, 0.5  # As many as steady the median beside other work.

@@ -205,6 +205,7 @@ async def test_nothing_is_kept_of_a_group_that_lived_between_two_walks(tmp_path:
         assert metrics.rebalances.by_cause.total() == 1, "the sums of all groups keep it"
 
 
+@pytest.mark.measured
 async def test_a_walk_and_a_scrape_of_many_groups_are_cheap_and_in_slices(tmp_path: Path) -> None:
     """A tenth of the 100,000 groups that `bench.metrics_scrape` takes, of those shown, and of its 200 ms."""
     async with running(tmp_path, muster_metrics_groups_max=SHOWN) as daemon:

@@ -49,6 +49,7 @@ def at_once(group: ConsumerGroupDescribeGroup) -> ConsumerGroupDescribeGroup:
     return replace(group, members=list(group.members))
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize(
     ("groups", "count", "topics"),
     [(1, 10_000, 1), (1, 400, 590), (LARGE_AT_ONCE, 10_000, 1)],

@@ -66,6 +66,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_what_is_computed_at_once_is_within_the_bound(shape: str, assignor: str) -> None:
@@ -81,6 +82,7 @@ def test_what_is_computed_at_once_is_within_the_bound(shape: str, assignor: str)
     assert min(took) < longest_s()
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize(
     ("member_count", "subscribe"), [(100, of(300)), (100, of(298, of_which=300)), (400, of(590))]
 )
@@ -97,6 +99,7 @@ def test_members_of_many_topics_each_are_computed_aside(member_count: int, subsc
     assert took < longest_s(), "nothing else of a heartbeat grows with members times topics"
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize(
     "names",
     [
@@ -164,6 +167,7 @@ def test_the_size_of_subscriptions_follows_members_and_expressions(seed: int) ->
         assert subscriptions.size == counted()
 
 
+@pytest.mark.measured
 def test_a_large_classic_group_is_upgraded_aside() -> None:
     """Though its target, of as many members, would be computed at once."""
     count = 200

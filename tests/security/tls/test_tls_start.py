@@ -31,7 +31,12 @@ def launched(daemon: MusterDaemon, *arguments: str, hangup: str = "default") -> 
 
 
 def cares_for_sighup(process: subprocess.Popen[str]) -> bool:
-    """Whether the process has blocked SIGHUP, ignores it, or has a handler for it."""
+    """Whether the process has blocked SIGHUP, ignores it, or has a handler for it.
+
+    Before it is `env`, which may still ignore what it is to set to its default.
+    """
+    if Path(f"/proc/{process.pid}/comm").read_text() == "env\n":
+        return False
     status = Path(f"/proc/{process.pid}/status").read_text()
     masks = re.findall(r"^Sig(?:Blk|Ign|Cgt):\t(\w+)$", status, re.MULTILINE)
     assert len(masks) == 3
