@@ -64,6 +64,7 @@ class SecuredFolder:
         port = str(free_port())
         for name, text in FILES.findall(PAGE.read_text()):
             (folder / name).write_text(text.replace(PORT, port))
+        self.port = port
         self.address = f"localhost:{port}"
 
     def make_key(self) -> None:

@@ -60,22 +60,27 @@ class AclStore:
 
     def open(self) -> list[Acl]:
         """Read and return what is stored. Raises StorageError: then no client may be served."""
-        found = read_sealed(self._files, self.path, _WHAT, _parse, FORMAT, is_always_sealed=True)
-        is_expected = self._files.read_small(self._mark) is not None
+        found = self.read()
         if found is None:
-            if is_expected:
-                reason = (
-                    f"it is gone, and there were ACLs: put it back, or remove {MARK_NAME} to begin with none"
-                )
-                raise StorageError("read", self.path, reason)
             self._write(())
             found = []
-        else:
-            require_private(self._files, self.path, "look at what is in it, then run `chmod 600` on it")
-        if not is_expected:
+        if not self._is_expected():
             self._files.write_atomically(self._mark, encode_sealed({"format": FORMAT}))
         self._add(found)
         return found
+
+    def read(self) -> list[Acl] | None:
+        """Return what is stored, None where there never was an authorizer; writes nothing. Raises StorageError."""
+        found = read_sealed(self._files, self.path, _WHAT, _parse, FORMAT, is_always_sealed=True)
+        if found is not None:
+            require_private(self._files, self.path, "look at what is in it, then run `chmod 600` on it")
+        elif self._is_expected():
+            reason = f"it is gone, and there were ACLs: put it back, or remove {MARK_NAME} to begin with none"
+            raise StorageError("read", self.path, reason)
+        return found
+
+    def _is_expected(self) -> bool:
+        return self._files.read_small(self._mark) is not None
 
     def create(self, wanted: Sequence[Acl]) -> Created:
         """Store those that are not there yet; durable when this returns. Raises Refused, StorageError."""

@@ -29,7 +29,7 @@ from coordinator.topics.names import SHARD_TOPICS
 from coordinator.topics.resource_configs import ConfigFile, ResourceConfigs
 from coordinator.topics.settings import DynamicSettings
 from protocol.topic_partition import TopicPartition
-from storage.directory.log_directory import WITHOUT_JOURNAL, LogDirectory
+from storage.directory.log_directory import METADATA_TOPIC, WITHOUT_JOURNAL, LogDirectory
 from storage.files import CorruptSegment, Files, StorageError
 from storage.log.config import LogConfig
 from storage.log.partition_files import read_partition_metadata
@@ -66,6 +66,7 @@ class TopicStore:
         A directory without a topic id in it was made neither by Muster nor by Kafka: it is left alone. Raises
         StorageError if there is no catalogue at all: then the partitions are those of another broker.
         """
+        self._refuse_what_kafka_has_run_on()
         if not self._has_catalogue:
             self._refuse_partitions_of_others()
         elif self._files.read_small(self._directory.path / KAFKA_CHECKPOINT) is not None:
@@ -83,10 +84,21 @@ class TopicStore:
                 log.info("a partition of no topic is removed", directory=partition.directory_name)
                 self._directory.delete_log(partition.topic, partition.partition)
 
+    def _refuse_what_kafka_has_run_on(self) -> None:
+        """Raise StorageError if there is a metadata log: topics that Kafka has made would be taken for remains."""
+        path = self._directory.path
+        if self._files.entries(path / f"{METADATA_TOPIC}-0") is not None:
+            raise StorageError("use", path, "Apache Kafka has run on it: there is a metadata log in it")
+
     def _refuse_partitions_of_others(self) -> None:
         """Raise StorageError if there are partitions: without a catalogue they are another broker's."""
         if self._files.read_small(self._directory.path / HANDED_OVER) is not None:
             reason = "it was handed over to Apache Kafka by `muster log to-kafka` (docs/to-kafka.md)"
+            if self._files.read_small(self._directory.path / KAFKA_CHECKPOINT) is None:
+                reason = (
+                    f"`muster log to-kafka` was not finished, there is no {KAFKA_CHECKPOINT}: run it again, "
+                    f"or give {HANDED_OVER} its name {FILE_NAME} back"
+                )
             raise StorageError("use", self._directory.path, reason)
         for partition in self._directory.partitions():
             if self._stored_topic_id(partition.directory_name) is not None:

@@ -222,11 +222,12 @@ def to_kafka(
         from muster.log.to_kafka.carrying import counted
         from muster.log.to_kafka.hand_over import hand_over
 
-        identity, records = hand_over(directory)
+        done = hand_over(directory)
+        carried = counted(done.records)
         if as_json:
-            output.show_json(output.handed_over_json(identity, counted(records)))
+            output.show_json(output.handed_over_json(done.identity, carried, done.settings))
         else:
-            print("\n".join(output.handed_over_lines(identity, counted(records), directory)))
+            print("\n".join(output.handed_over_lines(done.identity, carried, done.settings, directory)))
         return 0
 
     return _status(run)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from storage.check.log import Finding, Severity
 
@@ -134,8 +134,20 @@ def imported_json(result: Imported, is_dry_run: bool) -> dict[str, Any]:
     }
 
 
-def handed_over_lines(identity: MetaProperties, carried: dict[str, int], directory: Path) -> list[str]:
-    """What was carried over, and how Kafka is started."""
+OF_ONE_REPLICA: Final = (
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr",
+)
+"""Settings of Kafka that have to be 1 as long as there is one broker; its defaults are 3 and 2."""
+
+
+def handed_over_lines(
+    identity: MetaProperties, carried: dict[str, int], settings: dict[str, str], directory: Path
+) -> list[str]:
+    """What was carried over, and how Kafka is started: also with `settings`, which were set at run time."""
     counts = [f"{count} {what}" for what, count in carried.items()]
     return [
         f"carried over: {', '.join(counts)}",
@@ -145,9 +157,19 @@ def handed_over_lines(identity: MetaProperties, carried: dict[str, int], directo
         f"  log.dirs={directory.absolute()}",
         f"  controller.quorum.voters={identity.node_id}@127.0.0.1:9093",
         "  controller.listener.names=CONTROLLER",
-        "and CONTROLLER://127.0.0.1:9093 among its listeners",
+        *(f"  {name}=1" for name in OF_ONE_REPLICA),
+        *(f"  {name}={value}" for name, value in sorted(settings.items())),
+        "and CONTROLLER://127.0.0.1:9093 among its listeners. Where a listener has SASL or TLS, Kafka wants more:",
+        "docs/to-kafka.md, With secured listeners.",
     ]
 
 
-def handed_over_json(identity: MetaProperties, carried: dict[str, int]) -> dict[str, Any]:
-    return {"node_id": identity.node_id, "cluster_id": identity.cluster_id, "carried_over": carried}
+def handed_over_json(
+    identity: MetaProperties, carried: dict[str, int], settings: dict[str, str]
+) -> dict[str, Any]:
+    return {
+        "node_id": identity.node_id,
+        "cluster_id": identity.cluster_id,
+        "carried_over": carried,
+        "start_with": {**dict.fromkeys(OF_ONE_REPLICA, "1"), **settings},
+    }

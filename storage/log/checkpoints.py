@@ -111,6 +111,23 @@ def write_clean_shutdown(files: Files, directory: Path) -> None:
     files.write_atomically(directory / CLEAN_SHUTDOWN, marker.encode())
 
 
+def was_shut_down_cleanly(files: Files, directory: Path) -> bool:
+    """Return whether there is the marker of a clean shutdown. Raises Garbled if it is damaged."""
+    data = files.read_small(directory / CLEAN_SHUTDOWN)
+    if data is None:
+        return False
+    _check_marker(directory / CLEAN_SHUTDOWN, data)
+    return True
+
+
+def _check_marker(path: Path, data: bytes) -> None:
+    try:
+        if json.loads(data)["version"] != 0:
+            raise Garbled(f"{path} has another version than 0")
+    except (ValueError, KeyError, TypeError) as error:
+        raise Garbled(f"{path} is no marker of a clean shutdown: {error}") from error
+
+
 def take_clean_shutdown(files: Files, directory: Path) -> bool:
     """Remove the marker of a clean shutdown, durably, and return whether there was one.
 
@@ -122,9 +139,5 @@ def take_clean_shutdown(files: Files, directory: Path) -> bool:
         return False
     files.unlink(path)
     files.sync_directory(directory)
-    try:
-        if json.loads(data)["version"] != 0:
-            raise Garbled(f"{path} has another version than 0")
-    except (ValueError, KeyError, TypeError) as error:
-        raise Garbled(f"{path} is no marker of a clean shutdown: {error}") from error
+    _check_marker(path, data)
     return True

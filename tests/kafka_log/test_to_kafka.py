@@ -30,8 +30,13 @@ from harness.kafka_broker import KafkaBroker
 from harness.processes import wait_until
 from harness.wire import WireClient
 from muster.cli import run
+from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
-from protocol.messages.describe_configs import ConfigResourceType
+from protocol.messages.describe_configs import (
+    ConfigResourceType,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from protocol.messages.incremental_alter_configs import (
     ConfigOperation,
@@ -40,6 +45,8 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.kafka_log.stopped import refused
 from tests.quotas.asking import alteration, described, entry, quotas_in
 
 SASL: Final = {"SASL": "SASL_PLAINTEXT"}
@@ -56,6 +63,8 @@ SETTINGS: Final = {
 }
 ALICE, PASSWORD = "alice", "alice-secret"
 TIMEOUT_S: Final = 30.0
+MANY: Final = 1_100
+"""Quotas: more than one batch of what is carried over."""
 OF_KAFKA_ALONE: Final = "min.insync.replicas"
 """Its controller sets it for the whole cluster where replicas may be eligible (KIP-966)."""
 
@@ -112,8 +121,11 @@ def fill(bootstrap: str) -> None:
     made.make_classic_groups(bootstrap)
     made.make_consumer_groups(bootstrap)
     _set(bootstrap, ConfigResourceType.BROKER, "", "message.max.bytes", "2000000")
-    _set(bootstrap, ConfigResourceType.BROKER, "1", "log.cleaner.threads", "2")
+    _set(bootstrap, ConfigResourceType.BROKER, "1", "log.retention.ms", "-1")
+    for threads in ("2", "4"):  # Four times what Kafka is started with.
+        _set(bootstrap, ConfigResourceType.BROKER, "1", "log.cleaner.threads", threads)
     _set(bootstrap, ConfigResourceType.GROUP, "billing", "consumer.session.timeout.ms", "50000")
+    _set(bootstrap, ConfigResourceType.CLIENT_METRICS, "slow", "interval.ms", "12345")
     _made(
         admin.create_acls(
             [
@@ -125,6 +137,10 @@ def fill(bootstrap: str) -> None:
                     ResourceType.GROUP, "bill", ResourcePatternType.PREFIXED, f"User:{ALICE}", "127.0.0.1",
                     AclOperation.READ, AclPermissionType.ALLOW,
                 ),
+                AclBinding(
+                    ResourceType.TOPIC, "state", ResourcePatternType.LITERAL, f"User:{ALICE}", "*",
+                    AclOperation.READ, AclPermissionType.DENY,
+                ),
             ]
         )
     )  # fmt: skip
@@ -133,9 +149,15 @@ def fill(bootstrap: str) -> None:
     limits = (
         entry({"user": ALICE}, producer_byte_rate=1e6),
         entry({"client-id": None}, request_percentage=80.5),
+        entry({"user": ALICE, "client-id": "loader"}, consumer_byte_rate=5e5),
+        *(entry({"user": f"user-{number}"}, producer_byte_rate=1e6) for number in range(MANY)),
     )
     with WireClient(bootstrap) as client:
-        assert [each.error_code for each in client.ask(alteration(*limits), 1).entries] == [0, 0]
+        assert {each.error_code for each in client.ask(alteration(*limits), 1).entries} == {0}
+        lower = FeatureUpdateKey(
+            feature="transaction.version", max_version_level=1, upgrade_type=2
+        )  # Safely.
+        assert client.ask(UpdateFeaturesRequest(feature_updates=[lower]), 1).error_code == 0
 
 
 def seen(bootstrap: str) -> dict[str, Any]:
@@ -150,6 +172,16 @@ def seen(bootstrap: str) -> dict[str, Any]:
         asked: DescribeClientQuotasRequest = described()
         found["quotas"] = quotas_in(client.ask(asked, 1))
         users = client.ask(DescribeUserScramCredentialsRequest(users=None), 0).results
+        found["settings"] = {
+            name: configs_of(client, kind, name)
+            for kind, name in (
+                (ConfigResourceType.GROUP, "billing"),
+                (ConfigResourceType.CLIENT_METRICS, "slow"),
+            )
+        }
+        hello = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
+        levels = {each.name: each.max_version_level for each in client.ask(hello, 4).finalized_features}
+    found["features"] = {"transaction.version": levels["transaction.version"]}
     found["users"] = {each.user: each.credential_infos for each in users}
     every: Any = None  # The stubs of confluent-kafka take no None for a name.
     any_acl = AclBindingFilter(
@@ -163,6 +195,15 @@ def seen(bootstrap: str) -> dict[str, Any]:
     )
     found["acls"] = {str(acl): True for acl in admin.describe_acls(any_acl).result(TIMEOUT_S)}
     return found
+
+
+def configs_of(client: WireClient, kind: ConfigResourceType, name: str) -> dict[str, str | None]:
+    """The settings of one resource."""
+    asked = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=kind, resource_name=name)]
+    )
+    (result,) = client.ask(asked, 4).results
+    return {each.name: each.value for each in result.configs}
 
 
 @pytest.fixture(scope="module")
@@ -196,10 +237,15 @@ def test_kafka_goes_on_with_all_of_it(
     folder, before, last = handed_over
     directory = folder / "logs"
     assert run(["log", "to-kafka", str(directory), "--json"]) == 0
-    counts = json.loads(capsys.readouterr().out)["carried_over"]
-    assert (counts["SCRAM credentials"], counts["ACLs"], counts["quotas"]) == (1, 2, 2)
+    told = json.loads(capsys.readouterr().out)
+    counts, start_with = told["carried_over"], told["start_with"]
+    # A number of threads is a setting to start with now, and no longer one that was set at run time.
+    assert (
+        start_with["log.cleaner.threads"] == before["configs"]["BROKER 1"].pop("log.cleaner.threads") == "4"
+    )
+    assert (counts["SCRAM credentials"], counts["ACLs"], counts["quotas"]) == (1, 3, 3 + MANY)
     assert (directory / "bootstrap.checkpoint").stat().st_mode & 0o777 == 0o600
-    broker = KafkaBroker(folder, SETTINGS, listeners=SASL)
+    broker = KafkaBroker(folder, SETTINGS | start_with, listeners=SASL)
     with broker:
         assert different(seen(broker.bootstrap), before) == {}
         assert producer_id(broker.bootstrap) > last
@@ -209,7 +255,7 @@ def test_kafka_goes_on_with_all_of_it(
         assert broker.terminate() in (0, 143)
     assert run(["log", "to-kafka", str(directory)]) == 2
     assert "is Kafka's: there is a metadata log in it" in capsys.readouterr().err
-    with pytest.raises(RuntimeError, match="it was handed over to Apache Kafka"):
+    with pytest.raises(RuntimeError, match="Apache Kafka has run on it"):
         MusterDaemon(folder, SETTINGS, listeners=SASL).start()
 
 
@@ -243,28 +289,6 @@ def log_in(bootstrap: str) -> None:
         stranger.list_topics(timeout=5)
 
 
-@pytest.fixture
-def stopped(tmp_path: Path) -> Path:
-    """A small directory, left by a clean stop."""
-    with MusterDaemon(tmp_path) as daemon:
-        admin = AdminClient({"bootstrap.servers": daemon.bootstrap})
-        _made(admin.create_topics([NewTopic("orders", 1, 1)]))
-        assert daemon.terminate() == 0
-        return daemon.log_dir
-
-
-def content(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
-
-
-def refused(directory: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """The sentence with which it is refused; nothing is changed."""
-    before = content(directory) if directory.is_dir() else {}
-    assert run(["log", "to-kafka", str(directory)]) == 2
-    assert (content(directory) if directory.is_dir() else {}) == before
-    return capsys.readouterr().err
-
-
 def test_a_directory_in_use_or_after_a_crash_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -285,7 +309,13 @@ def test_what_is_no_directory_of_musters_is_refused(
     assert "there is no topics.json in" in refused(stopped, capsys)
 
 
-@pytest.mark.parametrize("name", ["topics.json", "acls.json", "scram-users.json", "dynamic-settings.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("topics.json", "acls.json", "scram-users.json", "dynamic-settings.json", "client-quotas.json"),
+        *("log-start-offset-checkpoint", "cleaner-offset-checkpoint", "orders-0/partition.metadata"),
+    ],
+)
 def test_a_file_that_is_torn_is_refused(stopped: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     (stopped / name).write_text("{")
     assert name in refused(stopped, capsys)

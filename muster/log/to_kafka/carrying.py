@@ -15,15 +15,15 @@ from typing import Any, Final
 from coordinator.data.producer_ids import read_next_id
 from coordinator.quotas.entities import entity_from
 from coordinator.quotas.registry import QUOTAS_FILE
-from coordinator.security.acl_store import FILE_NAME as ACLS
-from coordinator.security.acl_store import MARK_NAME as ACLS_EXPECTED
 from coordinator.security.acl_store import AclStore
 from coordinator.security.scram_file import ScramFile
 from coordinator.topics.catalogue import CatalogueEntry
 from coordinator.topics.client_metrics_configs import CLIENT_METRICS_FILE
+from coordinator.topics.dynamic_kinds import THREAD_COUNTS
 from coordinator.topics.dynamic_settings import read_dynamic
 from coordinator.topics.feature_levels import read_features
 from coordinator.topics.group_configs import GROUP_CONFIG_FILE
+from coordinator.topics.listener_kinds import option_of
 from coordinator.topics.resource_configs import ResourceConfigs
 from muster.log.places import LogSource, LogToolError
 from muster.log.to_kafka.metadata_records import (
@@ -50,6 +50,8 @@ OTHER_FEATURES: Final[Mapping[str, int]] = {
     "streams.version": 1,
 }
 """Features that Muster does not serve, at the levels of a new Kafka 4.3."""
+
+LEFT_TO_PROPERTIES: Final = THREAD_COUNTS | {"log.cleaner.threads", "min.insync.replicas"}
 
 COUNTED: Final[Mapping[str, type]] = {
     "topics": TopicRecord,
@@ -88,12 +90,16 @@ def carried(source: LogSource, topics: Sequence[CatalogueEntry], identity: MetaP
 
 
 def _settings(source: LogSource, topics: Sequence[CatalogueEntry], node: int) -> Iterator[ConfigRecord]:
-    """What was set at run time; settings of Muster's own cannot be."""
+    """What was set at run time, but for what `left_to_properties` has; settings of Muster's own cannot be."""
     files, directory = source.files, source.path
     dynamic = read_dynamic(files, directory)
+    of_brokers = {
+        resource: {name: value for name, value in texts.items() if not _is_left(name)}
+        for resource, texts in (("", dynamic.of_all), (str(node), dynamic.of_node))
+    }
     configs: dict[ConfigResourceType, ResourceConfigs] = {
         ConfigResourceType.TOPIC: {entry.name: entry.overrides for entry in topics},
-        ConfigResourceType.BROKER: {"": dynamic.of_all, str(node): dynamic.of_node},
+        ConfigResourceType.BROKER: of_brokers,
         ConfigResourceType.GROUP: GROUP_CONFIG_FILE.read(files, directory),
         ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS_FILE.read(files, directory),
     }
@@ -101,6 +107,20 @@ def _settings(source: LogSource, topics: Sequence[CatalogueEntry], node: int) ->
         for resource, texts in resources.items():
             for name, value in texts.items():
                 yield ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
+
+
+def left_to_properties(source: LogSource) -> dict[str, str]:
+    """What was set at run time and Kafka has to be started with.
+
+    Numbers of threads Kafka lets at most double from what it was started with, and where it refuses one it applies
+    none of the settings of that scope, retention among them. `min.insync.replicas` its controller sets by itself.
+    """
+    dynamic = read_dynamic(source.files, source.path)
+    return {name: value for name, value in {**dynamic.of_all, **dynamic.of_node}.items() if _is_left(name)}
+
+
+def _is_left(name: str) -> bool:
+    return option_of(name) in LEFT_TO_PROPERTIES
 
 
 def _features(source: LogSource) -> Iterator[FeatureLevelRecord]:
@@ -162,9 +182,6 @@ def _users(source: LogSource) -> Iterator[UserScramCredentialRecord]:
 
 
 def _acls(source: LogSource) -> Iterable[AccessControlEntryRecord]:
-    names = (ACLS, ACLS_EXPECTED)
-    if all(source.files.read_small(source.path / name) is None for name in names):
-        return []
     return [
         AccessControlEntryRecord(
             id=uuid.uuid4().bytes,
@@ -176,7 +193,7 @@ def _acls(source: LogSource) -> Iterable[AccessControlEntryRecord]:
             operation=acl.operation,
             permission_type=acl.permission,
         )
-        for acl in AclStore(source.path, source.files).open()
+        for acl in AclStore(source.path, source.files).read() or ()
     ]
 
 

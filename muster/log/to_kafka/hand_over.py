@@ -9,43 +9,64 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from coordinator.topics.catalogue import FILE_NAME as CATALOGUE
 from coordinator.topics.catalogue import HANDED_OVER, KAFKA_CHECKPOINT, CatalogueEntry, read_catalogue
 from muster.log.places import LogSource, LogToolError, open_source
-from muster.log.to_kafka.carrying import carried
+from muster.log.to_kafka.carrying import carried, left_to_properties
 from muster.log.to_kafka.metadata_records import encode_record
+from muster.log.to_kafka.readiness import check_readiness, check_topic_ids
 from protocol.records.records import Record, encode_batch
-from storage.directory.log_directory import LOCK, METADATA_TOPIC
+from storage.directory.log_directory import LOCK
 from storage.files import CorruptSegment, Files, StorageError
-from storage.log.checkpoints import META_PROPERTIES, Garbled, MetaProperties, read_meta_properties
+from storage.log.checkpoints import META_PROPERTIES, Garbled, MetaProperties
 
 RECORDS_A_BATCH: Final = 1_000
-"""Of some hundred bytes each: a batch of Kafka's metadata log has at most 8 MiB."""
-CLEANLY: Final = "start and stop Muster on it once (muster serve, then Ctrl-C), and try again"
+APPENDED_AT_ONCE: Final = 10_000
+MAX_APPENDED_BYTES: Final = 8 << 20
+"""Kafka's controller appends so many of these records as one batch, however they came, and refuses one larger than
+that: it never starts then."""
+RECORD_OVERHEAD_BYTES: Final = 32
+"""At most, of a record in a batch beside its value."""
 
 
-def hand_over(directory: Path) -> tuple[MetaProperties, list[Any]]:
-    """Make the directory Kafka's; return whose it is, and the records that were carried over.
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """What has become of a directory."""
 
-    Nothing is written before everything has been read. Afterwards Muster refuses to start on it. Raises
-    LogToolError where it is in use, was not stopped cleanly, or is Kafka's already.
+    identity: MetaProperties
+    records: list[Any]
+    """What was carried over."""
+    settings: dict[str, str]
+    """What was set at run time, and is a setting that Kafka has to be started with."""
+
+
+def hand_over(directory: Path) -> HandedOver:
+    """Make the directory Kafka's. Nothing is written before everything has been read.
+
+    Afterwards Muster refuses to start on it. Raises LogToolError where it is in use, was not stopped cleanly, is
+    Kafka's already, or has what Kafka does not start on.
     """
     files = Files()
     try:
         with _held(directory, files):
             source = open_source(directory, files)
-            identity = _checked(source)
-            records = carried(source, _topics(source), identity)
+            identity = check_readiness(source)
+            topics = _topics(source)
+            check_topic_ids(source, topics)
+            records, settings = carried(source, topics, identity), left_to_properties(source)
+            _write(source, records)
+            # Last, so that a write that fails leaves a directory of Muster's.
             if files.read_small(source.path / CATALOGUE) is not None:
                 files.rename(source.path / CATALOGUE, source.path / HANDED_OVER)
-            _write(source, records)
-    except (StorageError, CorruptSegment, Garbled) as error:
+    except StorageError as error:
+        raise LogToolError(f"cannot {error}") from error
+    except (CorruptSegment, Garbled) as error:
         raise LogToolError(str(error)) from error
-    return identity, records
+    return HandedOver(identity, records, settings)
 
 
 @contextmanager
@@ -62,19 +83,6 @@ def _held(directory: Path, files: Files) -> Iterator[None]:
         lock.close()
 
 
-def _checked(source: LogSource) -> MetaProperties:
-    identity = read_meta_properties(source.files, source.path / META_PROPERTIES)
-    assert identity is not None, "it was there when the directory was locked"
-    if source.files.entries(source.path / f"{METADATA_TOPIC}-0") is not None:
-        raise LogToolError(f"{source.path} is Kafka's: there is a metadata log in it")
-    if not source.was_shut_down_cleanly or source.journal.batches or source.journal.faults:
-        raise LogToolError(f"{source.path} was not left by a clean stop: {CLEANLY}")
-    if source.unreadable_files:
-        path, reason = source.unreadable_files[0]
-        raise LogToolError(f"cannot read {path}: {reason}")
-    return identity
-
-
 def _topics(source: LogSource) -> list[CatalogueEntry]:
     """The catalogue, which an attempt that was ended may have given its other name already."""
     for name in (CATALOGUE, HANDED_OVER):
@@ -85,15 +93,21 @@ def _topics(source: LogSource) -> list[CatalogueEntry]:
 
 def _write(source: LogSource, found: list[Any]) -> None:
     """Write the checkpoint, for its owner's eyes alone: it has what passwords are checked with."""
-    now_ms, records, batches = int(time.time() * 1000), iter(found), bytearray()
-    written = 0
-    while some := list(islice(records, RECORDS_A_BATCH)):
-        batch = _batch(some, written, now_ms)
-        batches += batch
-        written += len(some)
+    now_ms, batches = int(time.time() * 1000), bytearray()
+    values = [encode_record(record) for record in found]
+    _check_sizes(values)
+    for first in range(0, len(values), RECORDS_A_BATCH):
+        some = [Record(None, value, now_ms) for value in values[first : first + RECORDS_A_BATCH]]
+        batches += encode_batch(some, base_offset=first, leader_epoch=0)
     source.files.write_atomically(source.path / KAFKA_CHECKPOINT, bytes(batches), is_secret=True)
 
 
-def _batch(records: list[Any], base_offset: int, now_ms: int) -> bytearray:
-    values = [Record(None, encode_record(record), now_ms) for record in records]
-    return encode_batch(values, base_offset=base_offset, leader_epoch=0)
+def _check_sizes(values: list[bytes]) -> None:
+    for first in range(0, len(values), APPENDED_AT_ONCE):
+        some = values[first : first + APPENDED_AT_ONCE]
+        size_bytes = sum(map(len, some)) + RECORD_OVERHEAD_BYTES * len(some)
+        if size_bytes > MAX_APPENDED_BYTES:
+            raise LogToolError(
+                f"{len(some)} settings, users, quotas and ACLs have {size_bytes} bytes; Kafka takes "
+                f"{MAX_APPENDED_BYTES} at once and would not start: remove some, and make them anew in Kafka"
+            )
