@@ -76,15 +76,24 @@ class Flusher:
         waiting.append((log.next_offset, done))
 
     def close(self) -> None:
-        """Flush all that was scheduled, run every `done`, and end the threads. Blocks."""
+        """Flush all that was scheduled, run every `done`, and end the threads. Blocks.
+
+        Raises what callbacks have raised, when all that is done.
+        """
+        bugs: list[BaseException] = []
         while self._waiting:
             self._begin()
-            self._settle(*self._flushed.get())
+            outcome = self._flushed.get()
+            try:
+                self._settle(*outcome)
+            except BaseException as bug:  # Not swallowed: raised when the other logs have been answered.
+                bugs.append(bug)
         self._closed = True
         for _ in self._threads:
             self._dirty.put(None)
         for thread in self._threads:
             thread.join()
+        _raise_any(bugs)
 
     def _begin(self) -> None:
         """Give the threads the logs that were scheduled in this turn."""
@@ -114,14 +123,16 @@ class Flusher:
     def _drain(self) -> None:
         """Call back for every flush that has ended."""
         self._wake_is_posted = False
-        try:
-            while True:
-                self._settle(*self._flushed.get_nowait())
-        except Empty:
-            return
-        except BaseException:
-            self._post(self._drain)  # The others are not to wait for the next wake-up.
-            raise
+        while True:
+            try:
+                outcome = self._flushed.get_nowait()
+            except Empty:
+                return
+            try:
+                self._settle(*outcome)
+            except BaseException:
+                self._post(self._drain)  # The others are not to wait for the next wake-up.
+                raise
 
     def _settle(self, log: Flushable, error: BaseException | None, took_s: float) -> None:
         """Run the callbacks whose bytes are durable, or all if the flush failed; flush again for the rest."""
@@ -141,14 +152,19 @@ class Flusher:
                 done(failure)
             except BaseException as bug:  # Not swallowed: raised when those behind it have been answered.
                 bugs.append(bug)
-        if len(bugs) > 1:
-            raise BaseExceptionGroup("a flush and its callbacks", bugs)
-        if bugs:
-            raise bugs[0]  # Of ours: it ends the loop's turn, as it would have ended any other caller's.
+        _raise_any(bugs)  # Of ours: they end the loop's turn, as they would have ended any other caller's.
 
 
 def _at_once(action: Callable[[], None]) -> None:
     action()
+
+
+def _raise_any(bugs: list[BaseException]) -> None:
+    """Raise the bug if there is one, and several as a group."""
+    if len(bugs) > 1:
+        raise BaseExceptionGroup("flushes and their callbacks", bugs)
+    if bugs:
+        raise bugs[0]
 
 
 def _is_to_flush(log: Flushable, position: int) -> bool:

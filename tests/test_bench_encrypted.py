@@ -188,7 +188,8 @@ def test_without_openssl_what_needs_it_is_left_out(
         raise NoOpenSsl("there is none")
 
     monkeypatch.setattr(generator, "find_openssl", missing)
-    bench.main(["--quick", "--only", "secured_heartbeats,tls_memory"])
+    with pytest.raises(SystemExit, match="nothing is left to play"):
+        bench.main(["--quick", "--only", "secured_heartbeats,tls_memory"])
     assert capsys.readouterr().out == "skipped: secured_heartbeats, tls_memory: there is none\n"
 
 

@@ -14,6 +14,7 @@ from bench.pairs.plan import Plan, quick
 from bench.pairs.rounds import Section, Target
 from bench.pairs.scenarios import MOST_S, SCENARIOS, TOGETHER, listed, named
 from bench.pairs.targets import ASKED, BY_KEY, judged
+from harness.daemon import ROOT
 
 PAIRS = Path(bench.__file__).parent
 FULL = Plan(Path())
@@ -94,6 +95,27 @@ def test_some_are_chosen_by_name_and_played_in_the_order_of_the_page() -> None:
     assert not TOGETHER.keys() & SCENARIOS.keys()
     with pytest.raises(ValueError, match="no scenario nothing, other; there are wheel, "):
         named(["other", "wheel", "nothing"])
+
+
+def test_half_of_one_scenario_is_that_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that plays nothing would pass."""
+    for tree in range(6):
+        monkeypatch.setattr(bench, "tree_id", {ROOT: f"{tree:x}"}.__getitem__)
+        bench.main(["--list", "--rotate", "--only", "idle"])
+        assert capsys.readouterr().out == f"{listed(['idle'])}\n"
+
+
+def test_both_halves_are_all_scenarios(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    halves = []
+    for tree in ("0", "3"):
+        monkeypatch.setattr(bench, "tree_id", {ROOT: tree}.__getitem__)
+        bench.main(["--list", "--rotate"])
+        halves.append([line.split()[0] for line in capsys.readouterr().out.splitlines()[:-1]])
+    assert halves == [list(SCENARIOS)[::2], list(SCENARIOS)[1::2]]
 
 
 def test_make_hands_on_which_are_chosen() -> None:

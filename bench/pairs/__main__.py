@@ -46,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             generator.program()
         except generator.NoCompiler as missing:
             raise SystemExit(str(missing)) from None
-    names = _without_openssl(names)
+    if not (names := _without_openssl(names)):
+        raise SystemExit("nothing is left to play")
     measured = _play_all(names, quick_one=asked.quick, rounds=asked.rounds)
     if asked.write:
         page.write(measured, list(SCENARIOS))

@@ -57,6 +57,9 @@ def main(command: Sequence[str]) -> int:
             f"{len(chosen)} of {len(every)} mutants: of what changed, and a fifteenth of the others",
             flush=True,
         )
+    if not chosen:
+        print("none of these is in the share of this tree: without --rotate they are tried", file=sys.stderr)
+        return 2
     return judge(chosen, arguments.at_a_time)
 
 

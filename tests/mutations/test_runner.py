@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.rotation import tree_id
-from tests.mutations import nets
+from tests.mutations import __main__ as runner
+from tests.mutations import nets, rotation
 from tests.mutations.__main__ import judge
 from tests.mutations.mutants import DEFAULT_NET, ROOT, BadHeader, Mutant, read_mutant
 from tests.mutations.rotation import UnknownRevision, changed_files, concerns, rotated
@@ -155,6 +156,17 @@ def test_a_test_that_cannot_be_imported_catches_nothing(tmp_path: Path) -> None:
     assert nets.test_that_fails(tmp_path, ("test_net.py",)) is None
     (tmp_path / "test_net.py").write_text("def test_x(): assert False\n")
     assert nets.test_that_fails(tmp_path, ("test_net.py",)) == "test_net.py::test_x"
+
+
+def test_a_share_without_a_mutant_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rotation, "changed_files", lambda root, base: frozenset())
+    monkeypatch.setattr(runner, "tree_id", {ROOT: "1"}.__getitem__)
+    assert runner.main(["--rotate", "sync_nothing"]) == 2
+    said = capsys.readouterr()
+    assert said.out.startswith("0 of ")
+    assert "without --rotate they are tried" in said.err
 
 
 def test_a_net_that_fails_unbroken_fails_the_run(capsys: pytest.CaptureFixture[str]) -> None:

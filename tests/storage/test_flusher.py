@@ -20,6 +20,8 @@ from tests.storage.logs import NOW_MS, SMALL, all_spans, batch, open_log
 
 PATIENCE_S = 10  # How long a test waits for another thread before it fails.
 BROKEN = StorageError("sync", Path("t-0"), "Input/output error", 5)
+KINDS_OF_BUG = (AssertionError("ours"), SystemExit("ours"))
+"""One of Python's ordinary exceptions, and one that is no Exception."""
 
 
 class Loop:
@@ -238,28 +240,30 @@ def test_a_failed_flush_is_reported_to_all_that_wait_and_is_not_tried_again(
     assert log.flushes == 1
 
 
-def test_a_bug_in_a_flush_surfaces_on_the_loop(loop: Loop) -> None:
+@pytest.mark.parametrize("bug", KINDS_OF_BUG, ids=repr)
+def test_a_bug_in_a_flush_surfaces_on_the_loop(loop: Loop, bug: BaseException) -> None:
     """And none waits for ever: all are called with the failure."""
     flusher, log = Flusher(1, loop.post), SlowLog()
     seen: list[StorageError | None] = []
     log.stage()
     flusher.schedule(log, seen.append)
-    log.end_flush(AssertionError("ours"))
-    with pytest.raises(AssertionError, match="ours"):
+    log.end_flush(bug)
+    with pytest.raises(type(bug), match="ours"):
         loop.turn()
     assert [type(error) for error in seen] == [StorageError]
     flusher.close()
 
 
-def test_a_bug_in_a_callback_does_not_hold_up_those_behind_it(loop: Loop) -> None:
+@pytest.mark.parametrize("bug", KINDS_OF_BUG, ids=repr)
+def test_a_bug_in_a_callback_does_not_hold_up_those_behind_it(loop: Loop, bug: BaseException) -> None:
     """It surfaces when they have been answered; two of them surface as one."""
     flusher, log = Flusher(1, loop.post), SlowLog()
     seen: list[StorageError | None] = []
 
     def fail(error: StorageError | None) -> None:
-        raise AssertionError("ours")
+        raise bug
 
-    for raised, bugs in ((AssertionError, 1), (BaseExceptionGroup, 2)):
+    for raised, bugs in ((type(bug), 1), (BaseExceptionGroup, 2)):
         seen.clear()
         log.stage()
         for done in (*[fail] * bugs, seen.append):
@@ -272,7 +276,8 @@ def test_a_bug_in_a_callback_does_not_hold_up_those_behind_it(loop: Loop) -> Non
     flusher.close()
 
 
-def test_a_bug_in_one_flush_does_not_hold_up_the_outcomes_behind_it(loop: Loop) -> None:
+@pytest.mark.parametrize("bug", KINDS_OF_BUG, ids=repr)
+def test_a_bug_in_one_flush_does_not_hold_up_the_outcomes_behind_it(loop: Loop, bug: BaseException) -> None:
     """Their wake-up is the one that the bug ended; the next may come with the next flush, or never."""
     flusher, broken, sound, next_one = Flusher(1, loop.post), SlowLog(), SlowLog(), SlowLog()
     seen: list[str] = []
@@ -283,14 +288,38 @@ def test_a_bug_in_one_flush_does_not_hold_up_the_outcomes_behind_it(loop: Loop) 
     for name, log in (("broken", broken), ("sound", sound), ("next", next_one)):
         log.stage()
         flusher.schedule(log, partial(note, name))
-    broken.end_flush(AssertionError("ours"))
+    broken.end_flush(bug)
     sound.end_flush()
     next_one.started.get(timeout=PATIENCE_S)  # Its only worker is through with the two before.
-    with pytest.raises(AssertionError, match="ours"):
+    with pytest.raises(type(bug), match="ours"):
         loop.turn()
     assert not loop.posted.empty(), "the loop sleeps, and an outcome lies there"
     loop.turn()
     assert seen == ["broken", "sound"]
+    next_one.end_flush()
+    flusher.close()
+
+
+def test_an_empty_queue_of_a_callback_is_not_taken_for_that_of_the_outcomes(loop: Loop) -> None:
+    """`queue.Empty` is how the loop knows that it has taken all; raised by a callback it is a bug like others."""
+    flusher, broken, sound, next_one = Flusher(1, loop.post), SlowLog(), SlowLog(), SlowLog()
+    seen: list[StorageError | None] = []
+
+    def fail(error: StorageError | None) -> None:
+        raise Empty
+
+    for log, done in ((broken, fail), (sound, seen.append), (next_one, seen.append)):
+        log.stage()
+        flusher.schedule(log, done)
+    broken.end_flush()
+    sound.end_flush()
+    next_one.started.get(timeout=PATIENCE_S)  # Its only worker is through with the two before.
+    wake_up = loop.posted.get(timeout=PATIENCE_S)
+    with pytest.raises(Empty):
+        wake_up()
+    assert not loop.posted.empty(), "the loop sleeps, and an outcome lies there"
+    loop.turn()
+    assert seen == [None]
     next_one.end_flush()
     flusher.close()
 
@@ -323,6 +352,32 @@ def test_close_flushes_all_that_was_scheduled(loop: Loop) -> None:
     flusher.close()
     assert (seen, log.durable_offset) == ([None, None], 2)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("flusher-")]
+
+
+@pytest.mark.parametrize("bug", KINDS_OF_BUG, ids=repr)
+@pytest.mark.parametrize("raising", [1, 2])
+def test_close_answers_all_and_ends_the_threads_whatever_callbacks_raise(
+    loop: Loop, bug: BaseException, raising: int
+) -> None:
+    """What they raise surfaces when that is done; that of several logs as one."""
+    flusher, logs = Flusher(2, loop.post), [SlowLog() for _ in range(3)]
+    seen: list[SlowLog] = []
+
+    def answer(log: SlowLog, _: StorageError | None) -> None:
+        seen.append(log)
+        if log in logs[:raising]:
+            raise bug
+
+    for log in logs:
+        log.stage()
+        flusher.schedule(log, partial(answer, log))
+        log.end_flush()
+    with pytest.raises(type(bug) if raising == 1 else BaseExceptionGroup):
+        flusher.close()
+    assert set(seen) == set(logs)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("flusher-")]
+    with pytest.raises(AssertionError, match="scheduled after close"):
+        flusher.schedule(logs[0], lambda _: None)
 
 
 def test_no_outcome_is_reported_before_the_disk_has_synced(tmp_path: Path, loop: Loop) -> None:
