@@ -22,7 +22,7 @@ class GitFailed(Exception):
 def tree_id(root: Path) -> str:
     """The id of the tree that is checked out, in hexadecimal digits; "0" where there is no repository at all.
 
-    Raises GitFailed in a repository whose git is not here, or fails: one of another user, for example.
+    Raises GitFailed in a repository whose git is not here, or fails.
     """
     if not any((folder / ".git").exists() for folder in (root, *root.parents)):
         return "0"
@@ -62,4 +62,7 @@ def git(root: Path, *command: str) -> str | None:
 
 
 def _run(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", *command], cwd=root, capture_output=True, text=True, check=False)
+    # Only what is there is read, so it may be another user's checkout, as in many containers.
+    return subprocess.run(
+        ["git", "-c", "safe.directory=*", *command], cwd=root, capture_output=True, text=True, check=False
+    )

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -94,7 +95,12 @@ def test_health_metrics_and_the_lists_are_answered(running: tuple[MusterDaemon, 
     assert value(page, "muster_metrics_series") == len(page) - 1
     with WireClient(daemon.bootstrap, "a client") as client:
         join(client, "listed")
-        found = get(port, "/api/v1/groups", q="LIST").json
+
+        def listed_groups() -> Any:
+            return get(port, "/api/v1/groups", q="LIST").json
+
+        wait_until(lambda: listed_groups()["groups"][0]["rebalances"], "its events are written", PATIENCE_S)
+        found = listed_groups()
         (listed,) = found["groups"]
         assert listed | {"lost_ms": 0} == {
             "group": "listed",
@@ -286,7 +292,9 @@ def test_scrapers_that_never_read_are_held_up_by_their_own_sockets(running: tupl
     assert get(port, "/livez").status == 200
     assert get(port, "/readyz").status == 200
     # A slow machine may be at the answers of all of them still; room is made by one that stands still.
-    wait_until(lambda: get(port, "/api/v1/settings", q="none").status == 200, "one makes room", PATIENCE_S)
+    wait_until(
+        lambda: get(port, "/api/v1/settings", q="none").status == 200, "one makes room", 3 * PATIENCE_S
+    )
     began = time.monotonic()
     with WireClient(daemon.bootstrap) as client:
         join_and_leave(client, "beside")
@@ -325,7 +333,14 @@ def test_connections_that_ask_for_nothing_whole_are_bounded(unused: int) -> None
     for connection in sockets:
         with suppress(ConnectionError):
             connection.sendall(b"GET /livez")
-    open_ones = [connection for connection in sockets if _said(connection) == b""]
+    open_ones = list(sockets)
+
+    def is_bounded() -> bool:
+        """Whether no more are open than may be; what is refused hears of it sooner or later."""
+        open_ones[:] = [connection for connection in open_ones if _said(connection) == b""]
+        return len(open_ones) <= CONNECTIONS_MAX
+
+    wait_until(is_bounded, "the others are closed", PATIENCE_S)
     assert len(open_ones) == CONNECTIONS_MAX
     assert get(port, "/livez").status == 200  # The oldest makes room.
     assert _said(open_ones[0]).startswith(b"HTTP/1.1 503 ")
