@@ -60,11 +60,17 @@ class Restarts:
 
     async def amid(self, lanes: Iterable[Lane]) -> None:
         """Run `lanes` once all scripts are here; the broker ends when each lane in it is under way."""
-        given = list(lanes)
+        given, begun = list(lanes), list[Lane]()
         self._idle_lanes += len(given)
         self.give_up()
-        await self._all_here.wait()
-        await asyncio.gather(*map(self._run, given))
+        try:
+            await self._all_here.wait()
+            await asyncio.gather(*[self._run(lane, begun) for lane in given])
+        except BaseException:  # Its time is over, say: nobody has to wait for lanes that it will not begin.
+            if unused := len(given) - len(begun):
+                self._idle_lanes -= unused
+                self._restart_if_all_are_ready()
+            raise
         await self.over()
         self._check()
 
@@ -75,8 +81,9 @@ class Restarts:
             self._all_here.set()
         self._restart_if_all_are_ready()
 
-    async def _run(self, lane: Lane) -> None:
+    async def _run(self, lane: Lane, begun: list[Lane]) -> None:
         """One lane, until it is cut off; one that breaks off by itself is waited for no longer."""
+        begun.append(lane)
         answers = 0
 
         def count() -> None:

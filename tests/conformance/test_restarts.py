@@ -119,3 +119,17 @@ def test_every_script_reports_a_broker_that_does_not_come_back() -> None:
         await restarts.over()
 
     asyncio.run(play())
+
+
+def test_a_script_whose_time_is_over_before_its_lanes_begin_keeps_no_other_waiting() -> None:
+    async def play() -> None:
+        broker = Broker()
+        restarts = Restarts(broker, 2)
+        late = asyncio.create_task(restarts.amid([broker.lane, broker.lane]))
+        await asyncio.sleep(0.01)
+        late.cancel()
+        await asyncio.wait([late])
+        await together(restarts.restarted())
+        assert broker.restarts == 1
+
+    asyncio.run(play())
