@@ -221,6 +221,12 @@ def zombie_night(history: BackingHistory) -> None:
     history.run_until(wake_ms + random.randrange(5_000))
 
 
+def _is_shut_out(zombie: Node, owner: Node) -> bool:
+    """Whether the owner knows that a producer id of the zombie's is sealed."""
+    pairs = zip(zombie.shards, owner.shards, strict=True)
+    return any(its.ownership.book.is_sealed(mine.producer_id) for mine, its in pairs)
+
+
 def frozen_night(history: BackingHistory) -> None:
     """The whole machine of an owner stands still, and its clock with it; another node owns its shards well."""
     random = history.random
@@ -234,7 +240,8 @@ def frozen_night(history: BackingHistory) -> None:
     _tell_one(history, chosen)
     history.run_until(history.timeline.now_ms + ALL_LEASES_MS)
     history.set_night(True)
-    if all(shard.may_answer for shard in chosen.shards):
+    # A seal is remembered for a day, and nobody says it again: of that the protocol says that clocks have to go on.
+    if all(shard.may_answer for shard in chosen.shards) and not _is_shut_out(zombie, chosen):
         history.world.marks.reach("frozen")
         history.run_until(wake_ms)
     else:

@@ -98,6 +98,11 @@ class ShardNode:
         return now_ms < max(self.node.tainted_until_ms, self._old_proof_ms + self.node.timing.lease_ms)
 
     @property
+    def producer_id(self) -> int:
+        """Under which it sent its last batch; -1 before there is one."""
+        return -1 if self._last_sent is None else self._last_sent.writer.producer_id
+
+    @property
     def claim_offset(self) -> int:
         """Where the claim is under which it serves."""
         return self._claim_offset
