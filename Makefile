@@ -152,11 +152,13 @@ conformance: $(VENV)/.dev
 simulation: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation
 	$(BIN)/python -m tests.simulation --mixed --seeds 250
+	$(BIN)/python -m tests.simulation --backing
 
 # More of them: make soak SEEDS=100000
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 	$(BIN)/python -m tests.simulation --mixed --seeds $$(($(SEEDS) / 10))
+	$(BIN)/python -m tests.simulation --backing --seeds $(SEEDS)
 
 # Breaks the daemon on purpose: every mutant, or (as .ci/run does) those of what changed and a fifteenth of the others.
 mutants: $(VENV)/.dev

@@ -8,7 +8,8 @@ Lines that begin with `#` may open a patch; `git apply` skips them. Two kinds me
 
 The first names paths or node ids that must catch it, in as many lines as it takes (default: DEFAULT_NET); the
 second says which simulation sees the mutant: `sees` for that of classic groups (the default), `mixed` for that of
-groups with members of both protocols, `blind` for neither, which is then not run.
+groups with members of both protocols, `backing` for that of logs on another Kafka, `blind` for none, which is then
+not run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ DEFAULT_NET = (
     "tests/storage/test_compaction.py",
     "tests/test_clock.py",
 )
-OPTIONS: dict[str, tuple[str, ...] | None] = {"sees": (), "mixed": ("--mixed",), "blind": None}
+OPTIONS: dict[str, tuple[str, ...] | None] = {
+    "sees": (),
+    "mixed": ("--mixed",),
+    "backing": ("--backing",),
+    "blind": None,
+}
 """With what `python -m tests.simulation` is run; None: not at all."""
 
 

@@ -1,8 +1,8 @@
-"""Plays seeds: `python -m tests.simulation [--two-nodes | --mixed] [--seed N | --first N --seeds COUNT]`.
+"""Plays seeds: `python -m tests.simulation [--two-nodes | --mixed | --backing] [--seed N | --seeds COUNT]`.
 
 With --seed one history is played and its steps are shown; else COUNT of them, on all processors. The status is 1
 if one fails. With --two-nodes the shards move between two nodes, with --mixed groups have members of both
-protocols.
+protocols, with --backing the shards are models whose logs are on another Kafka.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
 from functools import partial
 
 from tests.simulation import mixed_marks, parameters
+from tests.simulation.backing import marks as backing_marks
+from tests.simulation.backing.history import BackingHistory, BackingSummary
+from tests.simulation.backing.marks import BACKING_MARKS
 from tests.simulation.marks import ENOUGH_SEEDS, MARKS, counted, not_reached, report
 from tests.simulation.mixed_groups import MixedGroups
 from tests.simulation.mixed_marks import ENOUGH_FOR_FREQUENT, FREQUENT, MIXED_MARKS
@@ -26,20 +29,30 @@ from tests.simulation.two_nodes import TwoNodes
 
 SEEDS_AT_A_TIME = 50
 FAILURES_SHOWN = 20
-MARKS_OF = {
+Kind = type[Simulation] | type[BackingHistory]
+Outcome = Summary | BackingSummary | str
+"""What a seed came to, or what it broke."""
+MARKS_OF: dict[Kind, tuple[tuple[Mapping[str, str], int], ...]] = {
     Simulation: ((MARKS, ENOUGH_SEEDS),),
     MixedGroups: ((MIXED_MARKS, mixed_marks.ENOUGH_SEEDS), (FREQUENT, ENOUGH_FOR_FREQUENT)),
+    BackingHistory: ((BACKING_MARKS, backing_marks.ENOUGH_SEEDS),),
 }
 """The marks of each kind that has some, all of them first, and how many seeds have to reach these."""
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
-    kind = TwoNodes if arguments.two_nodes else MixedGroups if arguments.mixed else Simulation
+    kind = _kind(arguments)
     if arguments.seed is not None:
         return _one(kind(arguments.seed))
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     return _many(kind, seeds, arguments.workers, arguments.until_failure)
+
+
+def _kind(arguments: argparse.Namespace) -> Kind:
+    if arguments.backing:
+        return BackingHistory
+    return TwoNodes if arguments.two_nodes else MixedGroups if arguments.mixed else Simulation
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="play this one, and show what happens")
     parser.add_argument("--two-nodes", action="store_true", help="shards move between two nodes")
     parser.add_argument("--mixed", action="store_true", help="groups have members of both protocols")
+    parser.add_argument("--backing", action="store_true", help="models of shards, with logs on another Kafka")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=2_000, help="how many, from the first on")
     parser.add_argument("--until-failure", action="store_true", help="stop when one has failed")
@@ -54,21 +68,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _one(simulation: Simulation) -> int:
-    simulation.witness.story = Story(simulation.timeline, print)
+def _one(simulation: Simulation | BackingHistory) -> int:
+    if isinstance(simulation, BackingHistory):
+        simulation.show(print)
+    else:
+        simulation.witness.story = Story(simulation.timeline, print)
     try:
         summary = simulation.run()
     except Failure as failure:
         print(failure)
         return 1
-    print(parameters.described(simulation))
+    if isinstance(simulation, Simulation):
+        print(parameters.described(simulation))
     print(summary)
     return 0
 
 
-def _many(kind: type[Simulation], seeds: range, workers: int, until_failure: bool) -> int:
+def _many(kind: Kind, seeds: range, workers: int, until_failure: bool) -> int:
     start = time.monotonic()
-    figures = fields(Summary)[:-1]
+    figures = fields(BackingSummary if kind is BackingHistory else Summary)[:-1]
     totals = [0] * len(figures)
     reached: list[frozenset[str]] = []
     failures: list[str] = []
@@ -76,11 +94,11 @@ def _many(kind: type[Simulation], seeds: range, workers: int, until_failure: boo
     with ProcessPoolExecutor(workers) as pool:
         for outcomes in pool.map(partial(play, stop=seeds.stop, kind=kind), starts):
             for outcome in outcomes:
-                if isinstance(outcome, Summary):
+                if isinstance(outcome, str):
+                    failures.append(outcome)
+                else:
                     totals = [sum(pair) for pair in zip(totals, outcome.plain(), strict=True)]
                     reached.append(outcome.marks)
-                else:
-                    failures.append(outcome)
             if failures and until_failure:
                 pool.shutdown(cancel_futures=True)
                 break
@@ -93,7 +111,7 @@ def _many(kind: type[Simulation], seeds: range, workers: int, until_failure: boo
     return 0 if are_reached(kind, reached) else 1
 
 
-def are_reached(kind: type[Simulation], reached: list[frozenset[str]]) -> bool:
+def are_reached(kind: Kind, reached: list[frozenset[str]]) -> bool:
     """Whether every mark was, of which so many seeds have to reach it; prints how many did."""
     missing = False
     for known, enough in MARKS_OF[kind]:
@@ -103,12 +121,12 @@ def are_reached(kind: type[Simulation], reached: list[frozenset[str]]) -> bool:
     return not missing
 
 
-def play(first: int, stop: int, kind: type[Simulation] = Simulation) -> list[Summary | str]:
+def play(first: int, stop: int, kind: Kind = Simulation) -> list[Outcome]:
     """The seeds from `first` on, some at a time: what each came to, or what it broke."""
     return list(_outcomes(kind, range(first, min(first + SEEDS_AT_A_TIME, stop))))
 
 
-def _outcomes(kind: type[Simulation], seeds: range) -> Iterator[Summary | str]:
+def _outcomes(kind: Kind, seeds: range) -> Iterator[Outcome]:
     for seed in seeds:
         try:
             yield kind(seed).run()
