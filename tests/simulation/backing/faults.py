@@ -240,7 +240,7 @@ def frozen_night(history: BackingHistory) -> None:
     _tell_one(history, chosen)
     history.run_until(history.timeline.now_ms + ALL_LEASES_MS)
     history.set_night(True)
-    # A seal is remembered for a day, and nobody says it again: of that the protocol says that clocks have to go on.
+    # A seal is remembered for a day, and nobody says it again: there the protocol needs clocks that go on.
     if all(shard.may_answer for shard in chosen.shards) and not _is_shut_out(zombie, chosen):
         history.world.marks.reach("frozen")
         history.run_until(wake_ms)
