@@ -8,12 +8,13 @@ brokers (secured/expected.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.clients.fleet import Event, Fleet
-from tests.clients.secured.cells import World, named_cells
+from tests.clients.secured.cells import World, group_of, named_cells
 from tests.clients.secured.expected import cannot, expected, waits_s
 from tests.clients.secured.issuer import Issuer
 from tests.clients.secured.world import (
@@ -29,8 +30,19 @@ DEADLINE_S = 480.0
 
 pytestmark = pytest.mark.xdist_group("secured clients")
 
-Outcomes = dict[str, dict[str, Event]]
-"""What each library reported of each cell, by names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What each library reported of each cell, by names, and what the broker logged meanwhile."""
+
+    reported: dict[str, dict[str, Event]]
+    log: list[str]
+
+    def logged_of(self, group: str) -> str:
+        """What the broker said of a group: the reason if it rebalanced."""
+        return "".join(f"\n    {line}" for line in self.log if group in line)
+
 
 
 @pytest.fixture(scope="module")
@@ -78,20 +90,21 @@ def _walked(kind: str, folder: Path, certificates: Certificates, issuer: Issuer)
             assert server.terminate() == 0
             log = server.log_path.read_text()
             assert not [secret for secret in (PASSWORD, WRONG_PASSWORD, "eyJ") if secret in log]
-    return {
+    reported = {
         library: {event["cell"]: event for event in worker.of("outcome")}
         for library, worker in workers.items()
     }
+    return Outcomes(reported, server.log_path.read_text().splitlines())
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_library_shows_what_is_expected_in_each_cell(outcomes: Outcomes, library: str) -> None:
-    seen, problems, played = outcomes[library], {}, set()
+    seen, problems, played = outcomes.reported[library], {}, set()
     for name, way, column in named_cells():
         if cannot(library, way, column) is None:
             played.add(name)
             if problem := expected(library, way, column).problem(seen[name]):
-                problems[name] = problem
+                problems[name] = problem + outcomes.logged_of(group_of(library, name, column))
     assert problems == {}
     assert seen.keys() == played
 

@@ -57,6 +57,7 @@ class WireMember:
         self._instance_id = instance_id
         self._session_ms = session_ms
         self._rebalance_ms = rebalance_ms
+        self.protocol = "range"
         self.metadata = b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
         self.member_id = ""
         self.joined: Any = None
@@ -80,7 +81,7 @@ class WireMember:
             member_id=self.member_id,
             group_instance_id=self._instance_id,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=self.metadata)],
+            protocols=[JoinGroupRequestProtocol(name=self.protocol, metadata=self.metadata)],
         )
 
     def joins(self) -> None:
@@ -101,7 +102,7 @@ class WireMember:
                 member_id=self.member_id,
                 group_instance_id=self._instance_id,
                 protocol_type="consumer",
-                protocol_name="range",
+                protocol_name=self.protocol,
                 assignments=[SyncGroupRequestAssignment(member_id=each, assignment=b"") for each in ids],
             ),
             5,

@@ -33,6 +33,7 @@ from muster.spark.members.share import ProcessedOffset, RowBatch, Share
 from protocol.topic_partition import TopicPartition
 
 POLL_S: Final = 0.1
+LEAVE_TIMEOUT_S: Final = 10.0  # A rebalance that others hold up for longer expires the member after it has gone.
 SUPERSEDED_MAX: Final = 10  # In a row: after so many it is not another member that has gone on.
 
 # Errors by which the group has moved on without this member, or is about to: its partitions may be another's.
@@ -127,8 +128,12 @@ class ExecutorMember:
     def _leave(self) -> None:
         """Leave the group; closing the consumer revokes its partitions, which commits what is processed."""
         if not self._consumer.assignment():
-            # librdkafka 2.16 closes a cooperative consumer that owns nothing without a LeaveGroup.
+            # librdkafka 2.16 closes a consumer that owns nothing without a LeaveGroup, and in the middle of a
+            # rebalance puts off `unsubscribe`: it has left when it no longer has a member id.
             self._consumer.unsubscribe()
+            deadline_s = time.monotonic() + LEAVE_TIMEOUT_S
+            while self._plan.is_classic and self._consumer.memberid() and time.monotonic() < deadline_s:
+                self._consumer.consume(self._plan.batch_rows, POLL_S)
         self._consumer.close()
         self._watch.close()
 

@@ -100,6 +100,11 @@ class Plan:
         return self.settings.get("partition.assignment.strategy", COOPERATIVE) == COOPERATIVE
 
     @property
+    def is_classic(self) -> bool:
+        """Whether members join by JoinGroup and SyncGroup, and not by the consumer protocol (KIP-848)."""
+        return str(self.settings.get("group.protocol", "classic")).lower() != "consumer"
+
+    @property
     def end_mark(self) -> str:
         """The metadata of a commit at a log end, by which it shows that this run has read so far."""
         return f"end of run {self.run_id}"

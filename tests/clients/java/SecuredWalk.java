@@ -155,7 +155,7 @@ final class SecuredWalk {
             "key.deserializer", deserializer,
             "value.deserializer", deserializer);
         if (cell.get("group_protocol").asText().equals("classic")) {
-            properties.put("session.timeout.ms", "10000");
+            properties.put("session.timeout.ms", "45000");
             properties.put("heartbeat.interval.ms", "500");
         }
         return new KafkaConsumer<>(properties);

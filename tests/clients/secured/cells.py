@@ -96,7 +96,7 @@ class World:
             "protocol": LISTENERS[listener],
             "authority": str(trusted),
             "topic": column.topic,
-            "group": f"{column.group} of {library}, {name}",
+            "group": group_of(library, name, column),
             "group_protocol": column.group_protocol,
             "lasts_s": SESSIONS * (LIFETIMES_S["brief"] if way == TOKEN else SESSION_MS / 1000),
             "bootstrap_s": PATIENCE_S if column.is_let_in else REFUSED_S,
@@ -114,6 +114,11 @@ class World:
             return {"mechanism": way, "user": USER, "password": PASSWORD}
         # A user of the library's own: the passwords tried for one user delay each other (F3).
         return {"mechanism": way, "user": library, "password": WRONG_PASSWORD}
+
+
+def group_of(library: str, name: str, column: Column) -> str:
+    """Each cell's own: cells are played at the same time."""
+    return f"{column.group} of {library}, {name}"
 
 
 def _listener(way: str, column: Column) -> str:

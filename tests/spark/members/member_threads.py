@@ -87,6 +87,12 @@ def run_threads(plan: Plan) -> list[MemberReport]:
         return list(pool.map(live, range(plan.members)))
 
 
+def members_of(bootstrap: str, group: str) -> int:
+    """How many members the group has, as the cluster describes it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    return len(admin.describe_consumer_groups([group])[group].result(DESCRIBE_TIMEOUT_S).members)
+
+
 def group_type(bootstrap: str, group: str) -> ConsumerGroupType:
     """The protocol that the group is of, as the cluster describes it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import replace
 
 import pyarrow as pa
@@ -17,10 +18,12 @@ from confluent_kafka.admin import AdminClient
 from harness.observer import Observer, unique
 from harness.processes import ServerProcess, wait_until
 from muster.spark.members import stop
-from muster.spark.members.plan import MemberContext, MembersError, SupersededError
+from muster.spark.members.member import ExecutorMember, Task
+from muster.spark.members.plan import COOPERATIVE, MemberContext, MembersError, SupersededError
 from muster.spark.members.report import MemberReport, RebalanceKind
 from protocol.topic_partition import TopicPartition
-from tests.spark.members.member_threads import CONSUMER, Sink, group_type, plan_for, run_threads
+from tests.spark.members.member_threads import CONSUMER, Sink, group_type, members_of, plan_for, run_threads
+from tests.spark.provoked_rebalances import WireMember, rejoin
 
 pytestmark = pytest.mark.xdist_group("spark")
 PARTITIONS = 4
@@ -203,6 +206,31 @@ def test_a_run_without_end_goes_on_until_it_is_asked_to_stop(
     assert all(report.is_stopped for report in reports)
     assert observer.committed(group, topic) == observer.log_ends(topic, PARTITIONS)
     assert observer.state(group) == "EMPTY"
+
+
+def test_a_member_that_stops_within_a_rebalance_leaves_when_that_is_over(
+    broker: ServerProcess, topic: str, group: str
+) -> None:
+    """A consumer that is closed while it waits for its assignment would be waited for by all others."""
+    arrived, leader = threading.Event(), WireMember(broker.bootstrap, group, "leader")
+    member = ExecutorMember(
+        plan_for(broker.bootstrap, group, topic, Sink().process, continuous=True),
+        Task(0, 0, arrived.set),
+    )
+    with closing(leader), ThreadPoolExecutor(1) as pool:
+        leader.protocol = COOPERATIVE
+        rejoin(leader)
+        running = pool.submit(member.run)
+        wait_until(lambda: members_of(broker.bootstrap, group) == 2, "a second member", TIMEOUT_S)
+        leader.send_join()
+        leader.joins()
+        stop(broker.bootstrap, group, topic)
+        assert arrived.wait(TIMEOUT_S)
+        assert not wait([running], timeout=1).done, "it leaves before it may"
+        leader.send_sync()
+        leader.syncs()
+        assert running.result(TIMEOUT_S).is_stopped
+        assert members_of(broker.bootstrap, group) == 1
 
 
 def test_runs_of_both_protocols_are_members_of_one_group(
