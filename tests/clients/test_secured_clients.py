@@ -31,7 +31,6 @@ DEADLINE_S = 480.0
 pytestmark = pytest.mark.xdist_group("secured clients")
 
 
-
 @dataclass(frozen=True, slots=True)
 class Outcomes:
     """What each library reported of each cell, by names, and what the broker logged meanwhile."""
@@ -42,7 +41,6 @@ class Outcomes:
     def logged_of(self, group: str) -> str:
         """What the broker said of a group: the reason if it rebalanced."""
         return "".join(f"\n    {line}" for line in self.log if group in line)
-
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ from muster.spark.members.share import ProcessedOffset, RowBatch, Share
 from protocol.topic_partition import TopicPartition
 
 POLL_S: Final = 0.1
-LEAVE_TIMEOUT_S: Final = 10.0  # A rebalance that others hold up for longer expires the member after it has gone.
+LEAVE_TIMEOUT_S: Final = 10.0  # Where others hold the rebalance up for longer, the group expires the member.
 SUPERSEDED_MAX: Final = 10  # In a row: after so many it is not another member that has gone on.
 
 # Errors by which the group has moved on without this member, or is about to: its partitions may be another's.
