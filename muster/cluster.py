@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from io import BytesIO
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -20,15 +19,11 @@ from aiokafka.errors import BrokerResponseError, KafkaError, NodeNotReadyError
 from muster.client_properties import DEFAULT_BOOTSTRAP as DEFAULT_BOOTSTRAP
 from muster.client_properties import ClientSettings
 from muster.connection_failures import Failures, bootstrap_sentence, failure_sentence, hear_aiokafka, in_words
-from protocol.codec.codec import spec
+from protocol.carried import CarriedRequest, NoCommonVersionError
 from protocol.errors import DecodeError, EncodeError, ErrorCode
-from protocol.framing import decode_response, encode_request
-from protocol.messages import RESPONSES
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 RETRY_EVERY_S: Final = 0.2
-
-_SIZE_BYTES: Final = 4  # A request begins with its length, which aiokafka writes itself.
 TEMPORARY: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -64,72 +59,6 @@ def check(what: str, error_code: int) -> None:
     """Raise RefusedError unless `error_code` is NONE; `what` names the operation, as "listing groups"."""
     if error_code != ErrorCode.NONE:
         raise RefusedError(what, error_code)
-
-
-class _Request:
-    """One of our messages with the interface that aiokafka's connection expects of a request."""
-
-    def __init__(self, message: Any, max_version: int | None, min_version: int = 0) -> None:
-        self._message = message
-        self._max_version = max_version
-        self._min_version = min_version
-
-    def prepare(self, versions: dict[int, tuple[int, int]]) -> _PreparedRequest:
-        """Choose the version from those in the broker's ApiVersions response, which are given by API key."""
-        ours = spec(type(self._message))
-        lowest, highest = versions.get(_api_key(self._message), (0, -1))
-        ceiling = ours.max_version if self._max_version is None else self._max_version
-        version = min(highest, ceiling)
-        if version < max(lowest, ours.min_version, self._min_version):
-            raise UnspokenError(
-                f"the broker offers no version of {type(self._message).__name__} that we speak"
-            )
-        return _PreparedRequest(self._message, version)
-
-
-def _api_key(message: Any) -> int:
-    api_key = spec(type(message)).api_key
-    assert api_key is not None, f"{type(message).__name__} is no request"
-    return api_key
-
-
-class _PreparedRequest:
-    """A request at a chosen version, with its response's decoder, as aiokafka's RequestStruct has them."""
-
-    def __init__(self, message: Any, version: int) -> None:
-        self._message = message
-        self._version = version
-        self.API_KEY = _api_key(message)
-        self.API_VERSION = version
-        self.RESPONSE_TYPE = self  # aiokafka calls `decode` on it.
-
-    def build_request_header(self, correlation_id: int, client_id: str) -> _Encoded:
-        frame = encode_request(self._message, self._version, correlation_id, client_id)
-        return _Encoded(frame[_SIZE_BYTES:])
-
-    def encode(self) -> bytes:
-        return b""  # `build_request_header` has encoded the body as well.
-
-    def parse_response_header(self, buffer: BytesIO) -> _ResponseHeader:
-        """Decode the whole response here: where its header ends depends on the version."""
-        correlation_id, self._answer = decode_response(RESPONSES[self.API_KEY], self._version, buffer.read())
-        return _ResponseHeader(correlation_id)
-
-    def decode(self, _buffer: BytesIO) -> Any:
-        return self._answer
-
-
-class _Encoded:
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def encode(self) -> bytes:
-        return self._content
-
-
-class _ResponseHeader:
-    def __init__(self, correlation_id: int) -> None:
-        self.correlation_id = correlation_id
 
 
 class Cluster:
@@ -170,11 +99,13 @@ class Cluster:
         name = type(message).__name__
         self._failures.listen()
         try:
-            return await self._client.send(node_id, _Request(message, max_version, min_version))
+            return await self._client.send(node_id, CarriedRequest(message, max_version, min_version))
         except (TimeoutError, KafkaError, OSError) as error:
             cause = (isinstance(error, NodeNotReadyError) and self._failures.of_node(node_id)) or error
             reason = failure_sentence(self.address(node_id), cause, self._settings)
             raise UnreachableError(f"{name}: broker {node_id}: {reason}") from None
+        except NoCommonVersionError as error:
+            raise UnspokenError(str(error)) from None
         except EncodeError as error:  # A text that is longer than the protocol's strings may be.
             raise ClusterError(f"{name} cannot be sent: {error}") from None
         except DecodeError as error:

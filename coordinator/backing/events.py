@@ -80,11 +80,17 @@ class WriteWanted(NamedTuple):
     record_count: int
 
 
+class LogLost(NamedTuple):
+    """The log does not have what was read of it, or not its beginning any more."""
+
+
 class Tick(NamedTuple):
     """It is `Ownership.wake_ms`, or later."""
 
 
-OwnershipEvent = Advised | Followed | EpochGiven | EpochFailed | Appended | AppendFailed | WriteWanted | Tick
+OwnershipEvent = (
+    Advised | Followed | EpochGiven | EpochFailed | Appended | AppendFailed | WriteWanted | LogLost | Tick
+)
 
 # Actions.
 

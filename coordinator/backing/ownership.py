@@ -30,6 +30,7 @@ from coordinator.backing.events import (
     EpochGiven,
     Followed,
     ForeignBatch,
+    LogLost,
     OutgoingBatch,
     OwnershipAction,
     OwnershipEvent,
@@ -91,7 +92,7 @@ class Ownership:
         self._is_caught_up = False
         # The claim, and what is written under it.
         self._known_ids: frozenset[int] = frozenset()  # Producer ids in the log when the epoch was asked for.
-        self._appender = Appender()
+        self.appender = Appender()
         self._claim = Claim(ClaimKind.CLAIMED, node_id, timing.lease_ms)
         self._claim_offset = -1
         self._acked_ms = 0
@@ -108,9 +109,7 @@ class Ownership:
 
     def can_write(self, now_ms: int) -> bool:
         """Whether the owner may hand over the next batch."""
-        return (
-            self.state is ACTIVE and self._appender.in_flight is None and not self.lease.is_outlived(now_ms)
-        )
+        return self.state is ACTIVE and self.appender.in_flight is None and not self.lease.is_outlived(now_ms)
 
     @property
     def _open_at_ms(self) -> int:
@@ -127,7 +126,7 @@ class Ownership:
             due.append(self.lease.outlived_at_ms)
         if self.state is WAITING:
             due.append(self._waited_until_ms)
-        if self.state is ACTIVE and self._appender.in_flight is None:
+        if self.state is ACTIVE and self.appender.in_flight is None:
             due.append(self._last_write_ms + self._timing.keep_alive_ms)
         return min(due, default=None)
 
@@ -143,15 +142,12 @@ class Ownership:
         actions, self._actions = self._actions, []
         return actions
 
-    def _on_advised(self, event: Advised, now_ms: int) -> None:
-        self._advice.take(event.is_wanted, now_ms)
-
     def _on_followed(self, event: Followed, now_ms: int) -> None:
         for batch in event.batches:
             if batch.claim is not None:
                 self.book.take(batch.base_offset, batch.writer, batch.claim)
             elif self.state in CLAIMED and batch.base_offset > self._claim_offset:
-                is_foreign = self.book.is_foreign(batch.writer, self._appender.writer, self._claim_offset)
+                is_foreign = self.book.is_foreign(batch.writer, self.appender.writer, self._claim_offset)
                 self._actions += [ForeignBatch(batch)] if is_foreign else []
         self._position = event.next_offset
         is_whole = event.next_offset >= event.high_watermark
@@ -164,7 +160,7 @@ class Ownership:
     def _on_epoch_given(self, event: EpochGiven, now_ms: int) -> None:
         if self.state is not INITIATING or event.asked_ms != self.lease.proven_ms:
             return  # An answer to what is no longer asked; the epoch is never used.
-        self._appender.begin(event.writer)
+        self.appender.begin(event.writer)
         self._again_at_ms = None
         self._seal_or_claim(now_ms)
 
@@ -173,9 +169,9 @@ class Ownership:
             self._again_at_ms = now_ms + self._timing.retry_ms
 
     def _on_appended(self, event: Appended, now_ms: int) -> None:
-        if not self._appender.is_on_its_way(event.number):
+        if not self.appender.is_on_its_way(event.number):
             return  # Another attempt at what is known by now.
-        batch, self._again_at_ms = self._appender.settle(), None
+        batch, self._again_at_ms = self.appender.settle(), None
         if self.state is SEALING:
             self.book.take(event.base_offset, batch.writer, batch.content)
             self._seal_or_claim(now_ms)
@@ -197,7 +193,7 @@ class Ownership:
             self._let_go(OwnershipTrigger.ENDED)
 
     def _on_append_failed(self, event: AppendFailed, now_ms: int) -> None:
-        if not self._appender.is_on_its_way(event.number):
+        if not self.appender.is_on_its_way(event.number):
             return
         match event.error:
             case AppendError.RETRIABLE:
@@ -209,14 +205,23 @@ class Ownership:
 
     def _on_write_wanted(self, event: WriteWanted, now_ms: int) -> None:
         assert self.can_write(now_ms), f"a write while {self.state}"
-        self._send(self._appender.write(event.content, event.record_count), now_ms)
+        self._send(self.appender.write(event.content, event.record_count), now_ms)
+
+    def _on_log_lost(self, _: LogLost, now_ms: int) -> None:
+        """What was known of it may be of a log that is no more: read it as if for the first time."""
+        is_dropped = self.state in (ACTIVE, RELEASING)
+        if self.state is not FOLLOWING:
+            self._let_go(OwnershipTrigger.ENDED)
+        if not is_dropped:
+            self._drop()
+        self.book = ClaimBook()
 
     # Steps: what is due in each state.
 
     def _step(self, now_ms: int) -> bool:
         """Do the next thing that is due; return whether the state is another now."""
         before = self.state
-        if before in CLAIMED and self.book.is_overtaken(self._appender.writer, self._claim_offset):
+        if before in CLAIMED and self.book.is_overtaken(self.appender.writer, self._claim_offset):
             self._lose(now_ms)
         elif self._again_at_ms is not None and now_ms >= self._again_at_ms:
             self._again(now_ms)
@@ -230,8 +235,8 @@ class Ownership:
         self._again_at_ms = None
         if self.state is INITIATING:
             self._ask_epoch(now_ms)
-        elif self._appender.in_flight is not None:
-            self._send(self._appender.in_flight, now_ms)
+        elif self.appender.in_flight is not None:
+            self._send(self.appender.in_flight, now_ms)
 
     def _when_following(self, now_ms: int) -> None:
         if self._advice.is_wanted and self._is_caught_up and now_ms >= self._open_at_ms:
@@ -242,7 +247,7 @@ class Ownership:
         """Look at what was in the log before the claim, of which this node may have known less when it claimed."""
         if self._position <= self._claim_offset:
             return
-        producer_id, epoch = self._appender.writer
+        producer_id, epoch = self.appender.writer
         is_alone = not self.book.unsealed(apart_from=producer_id)
         if not is_alone or self.book.highest_epoch(producer_id) != epoch:
             self._reopen(now_ms)
@@ -261,13 +266,11 @@ class Ownership:
             self._move(OwnershipTrigger.WAITED)
             self._actions.append(Serve())
 
-    def _when_active(self, now_ms: int) -> None:
-        if self._appender.in_flight is None and now_ms >= self._last_write_ms + self._timing.keep_alive_ms:
-            self._send(self._appender.write(self._claim, 1), now_ms)
-
-    def _when_releasing(self, now_ms: int) -> None:
-        if self._appender.in_flight is None:
-            self._send(self._appender.write(self._claim, 1), now_ms)
+    def _when_claim_due(self, now_ms: int) -> None:
+        """Say again who owns the shard, or that nobody does: once what is on its way has come."""
+        due_ms = self._last_write_ms + self._timing.keep_alive_ms if self.state is ACTIVE else now_ms
+        if self.appender.in_flight is None and now_ms >= due_ms:
+            self._send(self.appender.write(self._claim, 1), now_ms)
 
     # What is asked and sent.
 
@@ -277,7 +280,7 @@ class Ownership:
         self._actions.append(AskEpoch(now_ms))
 
     def _seal_or_claim(self, now_ms: int) -> None:
-        producer_id = self._appender.writer.producer_id
+        producer_id = self.appender.writer.producer_id
         unsealed = self.book.unsealed(apart_from=producer_id)
         if self.book.is_sealed(producer_id) or not self._known_ids.issuperset(unsealed):
             self._distrust(now_ms)
@@ -286,12 +289,12 @@ class Ownership:
             if self.state is INITIATING:
                 self._move(OwnershipTrigger.SEALS_WANTED)
             seal = Claim(ClaimKind.SEALED, self._node_id, self._timing.lease_ms)
-            self._send(self._appender.seal(unsealed[0], seal), now_ms)
+            self._send(self.appender.seal(unsealed[0], seal), now_ms)
             return
         self._move(OwnershipTrigger.SEALED)
         lease_ms = self.book.carried_lease_ms(self._timing.lease_ms)
         self._claim = Claim(ClaimKind.CLAIMED, self._node_id, lease_ms)
-        self._send(self._appender.write(self._claim, 1), now_ms)
+        self._send(self.appender.write(self._claim, 1), now_ms)
 
     def _distrust(self, now_ms: int) -> None:
         """The epoch may be of a producer id of the past: ask again.
@@ -327,12 +330,15 @@ class Ownership:
 
     def _let_go(self, trigger: OwnershipTrigger) -> None:
         if self.state in (ACTIVE, RELEASING):
-            self._actions.append(Drop())
-            self._position, self._is_caught_up = 0, False
-        self._appender.forget()
+            self._drop()
+        self.appender.forget()
         self._again_at_ms = None
         self._acked_end, self._claim_offset = 0, -1
         self._move(trigger)
+
+    def _drop(self) -> None:
+        self._actions.append(Drop())
+        self._position, self._is_caught_up = 0, False
 
     def _move(self, trigger: OwnershipTrigger) -> None:
         """Move along TRANSITIONS; the only code that assigns `state`."""
@@ -345,13 +351,14 @@ def with_drift(lease_ms: int) -> int:
 
 
 HANDLERS: Final[dict[type, Callable[[Ownership, Any, int], None]]] = {
-    Advised: Ownership._on_advised,
+    Advised: lambda ownership, event, now_ms: ownership._advice.take(event.is_wanted, now_ms),
     Followed: Ownership._on_followed,
     EpochGiven: Ownership._on_epoch_given,
     EpochFailed: Ownership._on_epoch_failed,
     Appended: Ownership._on_appended,
     AppendFailed: Ownership._on_append_failed,
     WriteWanted: Ownership._on_write_wanted,
+    LogLost: Ownership._on_log_lost,
     Tick: lambda _, __, ___: None,  # It is the time, which `_step` looks at.
 }
 
@@ -369,7 +376,7 @@ STEPS: Final[dict[OwnershipState, Callable[[Ownership, int], None]]] = {
     FOLLOWING: Ownership._when_following,
     CATCHING_UP: Ownership._when_catching_up,
     WAITING: Ownership._when_waiting,
-    ACTIVE: Ownership._when_active,
-    RELEASING: Ownership._when_releasing,
+    ACTIVE: Ownership._when_claim_due,
+    RELEASING: Ownership._when_claim_due,
 }
 """What it does as far as it is the time; in the other states it waits for an answer."""

@@ -492,6 +492,21 @@ assert WAYS.keys() == set(OwnershipState)
 
 
 @pytest.mark.parametrize("state", OwnershipState)
+def test_of_a_log_that_was_lost_nothing_is_known_any_more(state: OwnershipState) -> None:
+    """It is read as if for the first time: a claim at an offset that was read before counts again."""
+    node = WAYS[state](Node()).following(claimed(Writer(6, 4), 90))
+    assert node.handle(events.LogLost()).count(Drop()) == 1
+    assert node.state is FOLLOWING
+    assert node.ownership.appender.in_flight is None
+    assert node.ownership.book.unsealed() == []
+    node.end_offset = 0
+    node.want()
+    assert node.state is FOLLOWING, "it has not read it yet"
+    node.follow(claimed(OTHER, 0))
+    assert node.ownership.book.unsealed() == [OTHER.producer_id]
+
+
+@pytest.mark.parametrize("state", OwnershipState)
 @pytest.mark.parametrize("trigger", OwnershipTrigger)
 def test_a_state_moves_as_the_table_says(state: OwnershipState, trigger: OwnershipTrigger) -> None:
     node = WAYS[state](Node())

@@ -1,0 +1,220 @@
+"""One shard of the log on Kafka: the shell around `Ownership`, which reads, sends and asks as that says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import structlog
+
+from coordinator.backing import events
+from coordinator.backing.claims import Claim
+from coordinator.backing.events import AppendError, OutgoingBatch
+from coordinator.backing.kafka.claim_records import claim_record
+from coordinator.backing.kafka.clock import now_ms
+from coordinator.backing.kafka.cluster import BackingError
+from coordinator.backing.kafka.epochs import Epochs
+from coordinator.backing.kafka.fetched import Fetched, FetchedBatch
+from coordinator.backing.kafka.sender import Appending, Outcome, Sender
+from coordinator.backing.ownership import Ownership
+from coordinator.backing.states import ACTIVE, RELEASING
+from protocol.records.batch import BatchProducer
+from protocol.records.records import Record, encode_batch
+
+log = structlog.get_logger(__name__)
+
+
+class ShardHost(Protocol):
+    """What has the state that a log stands for."""
+
+    def follow(self, batch: FetchedBatch) -> None:
+        """Take in a batch that another owner wrote."""
+
+    def serve(self) -> None:
+        """All that was written before is followed: answer and write from now on."""
+
+    def retire(self) -> None:
+        """Answer nothing new. What waits for a batch that was sent is told by `written`."""
+
+    def written(self, number: int, end_offset: int) -> None:
+        """The batch that `write` returned the number of is durable."""
+
+    def drop(self) -> None:
+        """Answer all that still waits with NOT_COORDINATOR and forget everything: the log is read anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What a driver asks of the cluster."""
+
+    sender: Sender
+    epochs: Epochs
+    wall_ms: Callable[[], int]
+
+
+class ShardDriver:
+    """`advise` says whether this node is to own the shard; `write` appends while it does."""
+
+    def __init__(self, partition: int, ownership: Ownership, host: ShardHost, ports: Ports) -> None:
+        self.partition = partition
+        self.ownership = ownership
+        self.foreign_batches = 0
+        """How many batches were where the cluster should have refused them."""
+        self._host = host
+        self._ports = ports
+        self._position = self._begin = 0
+        self._encoded: tuple[int, bytes] = (-1, b"")  # The batch on its way: the same bytes each time.
+        self._timer: asyncio.TimerHandle | None = None
+        self._complaint = ""
+        self._asking: set[asyncio.Task[None]] = set()
+
+    # What the shard's host may do.
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether to answer, without writing, from the state that the host has."""
+        return self.ownership.may_answer(now_ms())
+
+    @property
+    def can_write(self) -> bool:
+        """Whether `write` may be called."""
+        return self.ownership.can_write(now_ms())
+
+    def advise(self, is_wanted: bool) -> None:
+        """Whether this node is to own the shard, as newest advice has it."""
+        self._handle(events.Advised(is_wanted))
+
+    def write(self, records: Sequence[Record]) -> int:
+        """Append records as one batch; return its number, by which the host is told that it is durable."""
+        self._handle(events.WriteWanted(records, len(records)))
+        return self._encoded[0]
+
+    async def close(self) -> None:
+        """Do nothing more, whatever is on its way."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._asking:
+            task.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
+
+    # What is read.
+
+    @property
+    def position(self) -> int:
+        """The next offset to read."""
+        return self._position
+
+    def on_fetched(self, read: Fetched) -> None:
+        """The answer to a Fetch at `position`."""
+        self._position = read.next_offset
+        self._ports.sender.on_fetched(self.partition, read)
+        if self.ownership.state not in (ACTIVE, RELEASING):
+            for batch in read.batches:
+                if batch.claim is None:
+                    self._host.follow(batch)
+        self._handle(read.followed())
+
+    def on_position_gone(self, log_start_offset: int, high_watermark: int) -> None:
+        """The log has lost what was read of it, or its beginning: what it is now is read from where it begins."""
+        log.error(
+            "the log on Kafka is not where it was left",
+            partition=self.partition,
+            position=self._position,
+            log_start_offset=log_start_offset,
+            high_watermark=high_watermark,
+        )
+        self._begin = log_start_offset
+        self._handle(events.LogLost())
+
+    # Events and actions.
+
+    def _handle(self, event: events.OwnershipEvent) -> None:
+        before = self.ownership.state
+        actions = self.ownership.handle(event, now_ms())
+        if self.ownership.state is not before:
+            log.info(
+                "ownership of a shard",
+                partition=self.partition,
+                state=self.ownership.state.name,
+                before=before.name,
+            )
+        for action in actions:
+            ACTIONS[type(action)](self, action)
+        self._arm()
+
+    def _arm(self) -> None:
+        """Be there when something is due. The loop's clock may stand still while the machine sleeps: then late."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wake_ms = self.ownership.wake_ms
+        if wake_ms is not None:
+            delay_s = max(0, wake_ms - now_ms()) / 1_000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._handle, events.Tick())
+
+    def _ask_epoch(self, action: events.AskEpoch) -> None:
+        task = asyncio.ensure_future(self._asked_epoch(action.asked_ms))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _asked_epoch(self, asked_ms: int) -> None:
+        try:
+            writer = await self._ports.epochs.next_epoch(self.partition)
+        except BackingError as error:
+            if str(error) != self._complaint:  # It is asked again ten times a second.
+                self._complaint = str(error)
+                log.warning("no producer epoch for a shard", partition=self.partition, reason=str(error))
+            self._handle(events.EpochFailed())
+        else:
+            self._complaint = ""
+            self._handle(events.EpochGiven(writer, asked_ms))
+
+    def _send(self, action: events.Send) -> None:
+        batch, sent_ms = action
+
+        def done(outcome: Outcome) -> None:
+            if isinstance(outcome, AppendError):
+                self._handle(events.AppendFailed(batch.number, outcome, sent_ms))
+            else:
+                self._handle(events.Appended(batch.number, outcome, sent_ms))
+
+        def is_wanted() -> bool:
+            return self.ownership.appender.is_on_its_way(batch.number)
+
+        self._ports.sender.send(self.partition, Appending(self._bytes_of(batch), done, is_wanted))
+
+    def _bytes_of(self, batch: OutgoingBatch) -> bytes:
+        if self._encoded[0] != batch.number:
+            content: Any = batch.content
+            if isinstance(content, Claim):
+                content = [claim_record(content, batch.writer, self._ports.wall_ms())]
+            producer = BatchProducer(*batch.writer, batch.base_sequence)
+            self._encoded = batch.number, bytes(encode_batch(content, producer=producer))
+        return self._encoded[1]
+
+    def _drop(self, _: events.Drop) -> None:
+        self._host.drop()
+        self._position = self._begin
+
+    def _foreign(self, action: events.ForeignBatch) -> None:
+        self.foreign_batches += 1
+        log.error(
+            "a batch behind the claim in force, which the cluster should have refused",
+            partition=self.partition,
+            offset=action.batch.base_offset,
+            producer_id=action.batch.writer.producer_id,
+            epoch=action.batch.writer.epoch,
+        )
+
+
+ACTIONS: Final[dict[type, Callable[[ShardDriver, Any], None]]] = {
+    events.AskEpoch: ShardDriver._ask_epoch,
+    events.Send: ShardDriver._send,
+    events.Serve: lambda driver, _: driver._host.serve(),
+    events.Retire: lambda driver, _: driver._host.retire(),
+    events.Written: lambda driver, action: driver._host.written(action.number, action.end_offset),
+    events.Drop: ShardDriver._drop,
+    events.ForeignBatch: ShardDriver._foreign,
+}

@@ -1,0 +1,145 @@
+"""The topic that has the logs: made if it is not there, and refused if it would lose them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from coordinator.backing.kafka.cluster import BackingCluster, BackingError
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+TOPIC_RESOURCE: Final = 2
+CREATE_TIMEOUT_MS: Final = 4_000
+SHOWN_RETRY_S: Final = 0.1
+SHOWN_ATTEMPTS_MAX: Final = 100
+REPLICAS_MAX: Final = 3
+COMPACTION_LAG_MS_MIN: Final = 60_000
+"""A claim must not go while the owner before it may answer, which might never see it."""
+SETTINGS: Final[Mapping[str, str]] = {
+    "cleanup.policy": "compact",
+    "compression.type": "producer",
+    "message.timestamp.type": "LogAppendTime",
+    "min.compaction.lag.ms": str(COMPACTION_LAG_MS_MIN),
+    "max.compaction.lag.ms": "3600000",
+    "min.cleanable.dirty.ratio": "0.1",
+    "segment.bytes": str(32 * 1024 * 1024),
+    "delete.retention.ms": str(7 * 86_400_000),
+    "unclean.leader.election.enable": "false",
+}
+"""Of a topic that Muster makes. An epoch may be half a day old, so a seal and what it shuts out stay for days."""
+REQUIRED: Final[Mapping[str, tuple[str, str]]] = {
+    "cleanup.policy": ("compact", "what is deleted by age or size is lost to the groups"),
+    "unclean.leader.election.enable": ("false", "a leader that lacks what was acknowledged loses it for all"),
+    "message.timestamp.type": (
+        "LogAppendTime",
+        "the cluster forgets whom to fence by a batch's time, which has to be the broker's own",
+    ),
+}
+"""What a topic has to have, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackingTopic:
+    """The topic as the cluster has it. Its id stays the same unless it is deleted and made again."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+    warnings: tuple[str, ...] = ()
+
+
+async def ensure_topic(cluster: BackingCluster, name: str, partition_count: int) -> BackingTopic:
+    """The topic, made if it is not there. Raises BackingError, in one sentence, if it cannot be used."""
+    found = await _described(cluster, name)
+    if found is None:
+        await _create(cluster, name, partition_count)
+        found = await _shown(cluster, name)
+    settings = await _settings(cluster, name)
+    check_settings(name, settings)
+    topic, replicas = found
+    if topic.partition_count != partition_count:
+        raise BackingError(
+            f"topic {name} has {topic.partition_count} partitions and not {partition_count}: "
+            "groups would be looked for where they are not"
+        )
+    return BackingTopic(name, topic.topic_id, partition_count, _warnings(name, settings, replicas))
+
+
+def check_settings(name: str, settings: Mapping[str, str]) -> None:
+    """Raises BackingError for a setting under which promises cannot be kept."""
+    for setting, (wanted, why) in REQUIRED.items():
+        if settings.get(setting) != wanted:
+            raise BackingError(f"topic {name} has {setting}={settings.get(setting)} and not {wanted}: {why}")
+    lag_ms = int(settings.get("min.compaction.lag.ms", "0"))
+    if lag_ms < COMPACTION_LAG_MS_MIN:
+        raise BackingError(
+            f"topic {name} has min.compaction.lag.ms={lag_ms} and not at least {COMPACTION_LAG_MS_MIN}: "
+            "a claim could be gone before the owner before it has seen it"
+        )
+
+
+def _warnings(name: str, settings: Mapping[str, str], replicas: int) -> tuple[str, ...]:
+    warnings = []
+    if replicas < 2:
+        warnings.append(f"topic {name} has one replica: with its disk all groups are lost")
+    if replicas > 1 and settings.get("min.insync.replicas") == "1":
+        warnings.append(
+            f"topic {name} has min.insync.replicas=1: what one broker alone has may be acknowledged"
+        )
+    return tuple(warnings)
+
+
+async def _described(cluster: BackingCluster, name: str) -> tuple[BackingTopic, int] | None:
+    """The topic and the fewest replicas of its partitions; None if it is not there."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+    answer: MetadataResponse = await cluster.ask_any(request, min_version=10)
+    (topic,) = answer.topics
+    if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return None
+    _check(f"looking at topic {name}", topic.error_code)
+    replicas = min(len(partition.replica_nodes) for partition in topic.partitions)
+    return BackingTopic(name, topic.topic_id, len(topic.partitions)), replicas
+
+
+async def _shown(cluster: BackingCluster, name: str) -> tuple[BackingTopic, int]:
+    """A topic that was made. Brokers hear of it one after the other. Raises BackingError."""
+    for _ in range(SHOWN_ATTEMPTS_MAX):
+        found = await _described(cluster, name)
+        if found is not None:
+            return found
+        await asyncio.sleep(SHOWN_RETRY_S)
+    raise BackingError(f"topic {name} was made, and the cluster does not show it")
+
+
+async def _create(cluster: BackingCluster, name: str, partition_count: int) -> None:
+    replicas = min(REPLICAS_MAX, len(cluster.node_ids))
+    settings = {**SETTINGS, "min.insync.replicas": str(max(1, replicas - 1))}
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partition_count,
+        replication_factor=replicas,
+        configs=[CreatableTopicConfig(name=setting, value=value) for setting, value in settings.items()],
+    )
+    answer = await cluster.ask_any(CreateTopicsRequest(topics=[topic], timeout_ms=CREATE_TIMEOUT_MS))
+    (result,) = answer.topics
+    if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:  # Another node was quicker.
+        _check(f"making topic {name}", result.error_code, result.error_message)
+
+
+async def _settings(cluster: BackingCluster, name: str) -> dict[str, str]:
+    resource = DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
+    )
+    (result,) = (await cluster.ask_any(DescribeConfigsRequest(resources=[resource]))).results
+    _check(f"reading the settings of topic {name}", result.error_code, result.error_message)
+    return {setting.name: setting.value for setting in result.configs if setting.value is not None}
+
+
+def _check(what: str, error_code: int, message: str | None = None) -> None:
+    if error_code != ErrorCode.NONE:
+        raise BackingError(f"{what}: {message or ErrorCode(error_code).name}")
