@@ -25,6 +25,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator/backing": ("coordinator.backing",),
     # The same over a network. It knows no groups.
     "coordinator/backing/kafka": ("coordinator.backing", "protocol"),
+    # Groups whose log is there.
+    "coordinator/backing/shards": (
+        "coordinator.backing",
+        "coordinator.runtime",
+        "coordinator.shard",
+        "storage",
+        "protocol",
+    ),
     "coordinator/topic_catalog.py": ("protocol",),
     "coordinator/groups": (
         "coordinator.groups",

@@ -111,6 +111,8 @@ class ShardRunner(Generic[S]):
         self.state: ShardState = LOADING
         self.shard: S | None = None
         self.final: FinalState | None = None  # For a snapshot, after `stop`; None if the log fails after all.
+        self.may_answer: Callable[[], bool] | None = None
+        """Whether this node still leads the shard; None: nobody else can. Set for a log that others may take."""
         self._host = host
         self._open_batch = OpenBatch(durable_log, max_batch_bytes, codec)
         # Request and API version of each parked request. Weak, so no value may refer to its key: a request whose
@@ -133,6 +135,9 @@ class ShardRunner(Generic[S]):
             is_loading = self.state is LOADING
             error = self.kind.loading_answer(request) if is_loading else ErrorCode.NOT_COORDINATOR
             self.fail_one(pending, error)
+            return
+        if self.may_answer is not None and not self.may_answer():
+            self.fail_one(pending, ErrorCode.NOT_COORDINATOR)
             return
         if self.durable_log.state is not LOG_ACTIVE and type(request) in self.kind.may_write:
             self.fail_one(pending, NO_ROOM_ANSWER)
@@ -159,7 +164,7 @@ class ShardRunner(Generic[S]):
         epoch, key = timer
         if epoch != self.durable_log.epoch:
             return
-        if self.may_write:
+        if self.may_write and (self.may_answer is None or self.may_answer()):
             self.handle(TimerFired(key, self._host.wall_ms()))
         else:
             self._late_timers[key] = None

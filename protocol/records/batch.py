@@ -45,6 +45,8 @@ CRC_POSITION: Final = 17
 ATTRIBUTES: Final = Struct(">h")
 MAX_TIMESTAMP: Final = Struct(">q")
 MAX_TIMESTAMP_POSITION: Final = 35
+PRODUCER: Final = Struct(">qhi")
+PRODUCER_POSITION: Final = 43
 CHECKED_FROM: Final = 21  # The CRC covers the batch from here to its end.
 SEQUENCE_MODULUS: Final = 2**31
 
@@ -229,6 +231,12 @@ def set_base_offset(batch: bytearray | memoryview, base_offset: int, leader_epoc
     """Give the batch at the start of `batch` its place in a log; both fields lie outside the CRC."""
     BASE_OFFSET.pack_into(batch, 0, base_offset)
     LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, leader_epoch)
+
+
+def set_producer(batch: bytearray | memoryview, producer: BatchProducer) -> None:
+    """Set who wrote `batch`, exactly one batch, and compute its CRC again."""
+    PRODUCER.pack_into(batch, PRODUCER_POSITION, *producer)
+    CRC.pack_into(batch, CRC_POSITION, checksum(batch))
 
 
 def set_max_timestamp(batch: bytearray | memoryview, max_timestamp_ms: int, *, log_append_time: bool) -> None:

@@ -13,7 +13,7 @@ from coordinator.backing.kafka.shard_driver import ShardDriver
 from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.backing.ownership import OwnershipTiming
 from coordinator.backing.states import ACTIVE
-from protocol.records.records import Record
+from protocol.records.records import Record, encode_batch
 
 TIMING = OwnershipTiming(lease_ms=1_500, patience_ms=200, reclaim_ms=60_000)
 DEADLINE_S = 30.0
@@ -51,6 +51,9 @@ class Counters:
         del end_offset
         self.acknowledged += self._on_their_way.pop(number)
 
+    def after_event(self) -> None:
+        """Nothing waits here."""
+
     def drop(self) -> None:
         for pairs in self._on_their_way.values():
             self.refused += pairs
@@ -61,7 +64,8 @@ class Counters:
     def write(self, driver: ShardDriver, **values: str) -> None:
         """Append these, in one batch."""
         pairs = [(key.encode(), value.encode()) for key, value in values.items()]
-        number = driver.write([Record(key, value, wall_ms()) for key, value in pairs])
+        batch = encode_batch([Record(key, value, wall_ms()) for key, value in pairs])
+        number = driver.write(batch, len(pairs))
         self._on_their_way[number] = pairs
         self.values.update(pairs)
 

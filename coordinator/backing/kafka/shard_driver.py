@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -20,8 +20,8 @@ from coordinator.backing.kafka.fetched import Fetched, FetchedBatch
 from coordinator.backing.kafka.sender import Appending, Outcome, Sender
 from coordinator.backing.ownership import Ownership
 from coordinator.backing.states import ACTIVE, RELEASING
-from protocol.records.batch import BatchProducer
-from protocol.records.records import Record, encode_batch
+from protocol.records.batch import BatchProducer, set_producer
+from protocol.records.records import encode_batch
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +40,9 @@ class ShardHost(Protocol):
 
     def written(self, number: int, end_offset: int) -> None:
         """The batch that `write` returned the number of is durable."""
+
+    def after_event(self) -> None:
+        """Something has happened: it may be that more can be written, or answered, than before."""
 
     def drop(self) -> None:
         """Answer all that still waits with NOT_COORDINATOR and forget everything: the log is read anew."""
@@ -86,9 +89,9 @@ class ShardDriver:
         """Whether this node is to own the shard, as newest advice has it."""
         self._handle(events.Advised(is_wanted))
 
-    def write(self, records: Sequence[Record]) -> int:
-        """Append records as one batch; return its number, by which the host is told that it is durable."""
-        self._handle(events.WriteWanted(records, len(records)))
+    def write(self, batch: bytearray, record_count: int) -> int:
+        """Append a batch, which gets its producer here; return its number, by which `written` speaks of it."""
+        self._handle(events.WriteWanted(batch, record_count))
         return self._encoded[0]
 
     async def close(self) -> None:
@@ -142,6 +145,7 @@ class ShardDriver:
             )
         for action in actions:
             ACTIONS[type(action)](self, action)
+        self._host.after_event()
         self._arm()
 
     def _arm(self) -> None:
@@ -189,9 +193,9 @@ class ShardDriver:
         if self._encoded[0] != batch.number:
             content: Any = batch.content
             if isinstance(content, Claim):
-                content = [claim_record(content, batch.writer, self._ports.wall_ms())]
-            producer = BatchProducer(*batch.writer, batch.base_sequence)
-            self._encoded = batch.number, bytes(encode_batch(content, producer=producer))
+                content = encode_batch([claim_record(content, batch.writer, self._ports.wall_ms())])
+            set_producer(content, BatchProducer(*batch.writer, batch.base_sequence))
+            self._encoded = batch.number, bytes(content)
         return self._encoded[1]
 
     def _drop(self, _: events.Drop) -> None:

@@ -1,0 +1,119 @@
+"""A shard of groups whose log is on Kafka: what follows it while others own it, and the runner that serves it.
+
+A follower replays what others write into a shard of its own, so an owner begins with all that was written, and
+loads nothing. While another owns the shard its runner is ELSEWHERE and answers NOT_COORDINATOR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from coordinator.backing.kafka.fetched import FetchedBatch
+from coordinator.backing.kafka.shard_driver import ShardDriver
+from coordinator.backing.shards.backed_log import BackedLog
+from coordinator.runtime.group_runner import GroupRunner
+from coordinator.runtime.loading import Loaded
+from coordinator.runtime.shard_states import ACTIVE, ELSEWHERE
+from coordinator.shard.bulk_replay import BulkReplay
+from coordinator.shard.shard import Shard
+
+NOT_OURS: Final = -1
+
+
+class Times(Protocol):
+    """The clocks of the runtime, by which shards live."""
+
+    def now_ms(self) -> int: ...
+    def wall_ms(self) -> int: ...
+    def close_shard(self, runner: GroupRunner, done: Callable[[], None]) -> None:
+        """Have a runner serve no more."""
+
+
+class BackedShard:
+    """The host of a `ShardDriver`, given by `attach`; its runner is RELEASED until the driver says to serve."""
+
+    def __init__(self, runner: GroupRunner, backed_log: BackedLog, runtime: Times) -> None:
+        self.runner = runner
+        self._log = backed_log
+        self._runtime = runtime
+        self._driver: ShardDriver | None = None
+        self._has_lapsed = False
+        self._follow_anew()
+        runner.may_answer = self._may_answer
+
+    def attach(self, driver: ShardDriver) -> None:
+        """The driver that decides on this shard."""
+        self._driver = driver
+
+    def _follow_anew(self) -> None:
+        self._shard: Shard = self.runner.kind.new_shard(self.runner.partition)
+        self._replay = BulkReplay(self._shard)
+
+    def _may_answer(self) -> bool:
+        """Whether nobody else can have taken the shard by now."""
+        assert self._driver is not None
+        may_answer = self._driver.may_answer
+        self._has_lapsed |= not may_answer
+        return may_answer
+
+    # What the driver says.
+
+    def follow(self, batch: FetchedBatch) -> None:
+        """Take in a batch that another owner wrote."""
+        self._replay.replay_batch(batch.buffer, batch.header)
+
+    def serve(self) -> None:
+        """Answer and write from now on."""
+        assert self._driver is not None
+        self._replay.finish()
+        self._log.begin(self._driver.position)
+        self._has_lapsed = False
+        loaded = self._shard.loaded(self._runtime.now_ms(), self._runtime.wall_ms())
+        self.runner.take()
+        self.runner.start(Loaded(self._shard, loaded, self._replay.records, self._replay.skipped))
+
+    def retire(self) -> None:
+        """Answer nothing new. Whether what waits took effect its clients are not told, as in Kafka."""
+        self._runtime.close_shard(self.runner, _nothing)
+        self._log.give_up()
+
+    def written(self, number: int, end_offset: int) -> None:
+        """The batch that was sent is kept."""
+        del end_offset
+        self._log.written(number)
+
+    def drop(self) -> None:
+        """Forget everything: the log is read anew."""
+        if self.runner.state is not ELSEWHERE:
+            self._runtime.close_shard(self.runner, _nothing)
+        self._log.drop()
+        self._follow_anew()
+
+    def after_event(self) -> None:
+        """Send what waits, and go on where the lease had lapsed: for that time no member is held to anything."""
+        assert self._driver is not None
+        if self._log.has_work and self._driver.can_write:
+            self._log.hand_over()
+        if self._has_lapsed and self.runner.state is ACTIVE and self._driver.may_answer:
+            self._has_lapsed = False
+            self.runner.on_resumed()
+
+
+class BackedFlusher:
+    """In a flusher's place, for logs on Kafka: they are flushed when Kafka has what they were given."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[BackedLog, BackedShard] = {}
+
+    def schedule(self, log: BackedLog, done: Callable[..., None]) -> None:
+        """Send what is staged in a log, and call `done` when it is kept."""
+        log.flush(done)
+        self.hosts[log].after_event()
+
+    def close(self) -> None:
+        """Nothing: shards are released before."""
+
+
+def _nothing() -> None:
+    """Nobody waits for it."""

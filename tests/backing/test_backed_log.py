@@ -1,0 +1,102 @@
+"""The log of a shard on Kafka, as its runner sees it: what is sent when, and when a flush is over."""
+
+from __future__ import annotations
+
+from coordinator.backing.shards.backed_log import BackedLog
+from protocol.records.batch import parse_header
+from protocol.records.records import Record, encode_batch
+from storage.files import StorageError
+
+
+class Sent:
+    """What a log has sent, and the flushes that are over."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[bytearray, int]] = []
+        self.flushed: list[StorageError | None] = []
+        self.log = BackedLog("muster-0", self._send)
+        self.log.begin(100)
+
+    def _send(self, batch: bytearray, record_count: int) -> int:
+        self.batches.append((batch, record_count))
+        return len(self.batches)
+
+    def append(self, record_count: int) -> int:
+        records = [Record(b"k", b"v", 1)] * record_count
+        return self.log.append(encode_batch(records, base_offset=7, leader_epoch=3), wall_ms=1).base_offset
+
+
+def test_batches_are_sent_one_after_the_other_and_end_their_flush() -> None:
+    sent = Sent()
+    assert [sent.append(2), sent.append(3)] == [100, 102]
+    assert not sent.log.has_work, "no flush has begun"
+    sent.log.flush(sent.flushed.append)
+    assert sent.log.has_work
+    sent.log.hand_over()
+    assert not sent.log.has_work, "one is on its way"
+    sent.log.written(1)
+    assert (sent.log.durable_offset, sent.flushed) == (102, [])
+    sent.log.hand_over()
+    sent.log.written(2)
+    assert (sent.log.durable_offset, sent.flushed) == (105, [None])
+    assert [count for _, count in sent.batches] == [2, 3]
+
+
+def test_a_batch_goes_out_without_a_place() -> None:
+    """Kafka's leaders refuse one that claims to have one."""
+    sent = Sent()
+    sent.append(1)
+    sent.log.flush(sent.flushed.append)
+    sent.log.hand_over()
+    header = parse_header(sent.batches[0][0])
+    assert (header.base_offset, header.leader_epoch) == (0, -1)
+
+
+def test_a_flush_takes_along_what_was_staged_before_it() -> None:
+    sent = Sent()
+    sent.append(1)
+    sent.log.flush(sent.flushed.append)
+    sent.log.hand_over()
+    sent.append(1)
+    sent.log.written(1)
+    assert sent.flushed == [None]
+    assert not sent.log.has_work, "the next flush takes it"
+    assert (sent.log.durable_offset, sent.log.next_offset) == (101, 102)
+
+
+def test_who_lets_go_hears_yet_of_what_is_on_its_way() -> None:
+    sent = Sent()
+    sent.append(1)
+    sent.append(1)
+    sent.log.flush(sent.flushed.append)
+    sent.log.hand_over()
+    sent.log.give_up()
+    assert not sent.log.has_work
+    sent.log.written(1)
+    assert (sent.log.durable_offset, sent.flushed) == (101, [])
+    sent.log.drop()
+    assert sent.flushed == [None], "so the log is idle"
+
+
+def test_who_lets_go_with_nothing_on_its_way_is_through() -> None:
+    sent = Sent()
+    sent.append(1)
+    sent.log.flush(sent.flushed.append)
+    sent.log.give_up()
+    assert (sent.flushed, sent.batches) == ([None], [])
+
+
+def test_the_next_ownership_begins_with_nothing_of_the_last() -> None:
+    sent = Sent()
+    sent.append(1)
+    sent.log.flush(sent.flushed.append)
+    sent.log.hand_over()
+    sent.append(1)
+    sent.log.drop()
+    sent.log.begin(200)
+    assert sent.flushed == [None]
+    assert sent.append(1) == 200
+    sent.log.flush(sent.flushed.append)
+    sent.log.hand_over()
+    sent.log.written(2)
+    assert (sent.log.durable_offset, sent.flushed) == (201, [None, None])
