@@ -1,0 +1,89 @@
+"""A shard that another node may have taken by now says nothing, and forgets nothing meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.groups.classic.states import EMPTY, STABLE
+from coordinator.shard.shard import Shard
+from protocol.errors import ErrorCode
+from tests.server.asking import commit, committed, fetch
+from tests.server.joining import SESSION_MS, beat, join, leave, sync
+from tests.server.shard_world import ShardWorld
+
+
+class Lease:
+    """Whether the node may answer."""
+
+    is_running = True
+
+
+@pytest.fixture
+def lease() -> Lease:
+    return Lease()
+
+
+@pytest.fixture
+def world(lease: Lease) -> ShardWorld:
+    """A shard with a group of one member, which it leads while the lease runs."""
+    world = ShardWorld()
+    world.runner.may_answer = lambda: lease.is_running
+    return world
+
+
+def joined_member(world: ShardWorld) -> Any:
+    joined = world.answer(join(), 3)
+    world.answer(sync(joined), 4)
+    return joined
+
+
+def shard_of(world: ShardWorld) -> Shard:
+    assert world.runner.shard is not None
+    return world.runner.shard
+
+
+def test_while_the_lease_runs_it_answers(world: ShardWorld) -> None:
+    assert committed(world.answer(commit(1), 8)) == ErrorCode.NONE
+    assert world.answer(beat(joined_member(world)), 4).error_code == ErrorCode.NONE
+
+
+def test_beyond_it_every_request_hears_that_it_is_no_coordinator(world: ShardWorld, lease: Lease) -> None:
+    """Reads too: what it has may be of the past."""
+    joined = joined_member(world)
+    lease.is_running = False
+    asked = (
+        (beat(joined), 4),
+        (sync(joined), 4),
+        (join(joined.member_id), 3),
+        (fetch(), 8),
+    )
+    for request, version in asked:
+        answer = world.ask(request, version).answer
+        answer = answer.groups[0] if request is asked[-1][0] else answer
+        assert answer.error_code == ErrorCode.NOT_COORDINATOR, request
+    assert committed(world.ask(commit(2), 8).answer) == ErrorCode.NOT_COORDINATOR
+    assert world.ask(leave(joined.member_id), 4).answer.error_code == ErrorCode.NOT_COORDINATOR
+    world.end_turn()
+    assert world.flushes == []
+    assert [group.state for group in shard_of(world).groups.values() if group.group_id == "m"] == [STABLE]
+
+
+def test_nobody_is_expired_who_could_not_be_heard(world: ShardWorld, lease: Lease) -> None:
+    """With the lease running again a member has a whole session, and after that none."""
+    joined_member(world)
+    lease.is_running = False
+    world.time_ms += 10 * SESSION_MS
+    world.fire_due()
+    lease.is_running = True
+    world.runner.on_resumed()
+    world.end_turn()
+    group = shard_of(world).groups["m"]
+    assert group.state is STABLE
+    world.time_ms += SESSION_MS - 1
+    world.fire_due()
+    assert group.state is STABLE
+    world.time_ms += 1
+    world.fire_due()
+    assert group.state is EMPTY
