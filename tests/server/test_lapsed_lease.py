@@ -79,11 +79,10 @@ def test_nobody_is_expired_who_could_not_be_heard(world: ShardWorld, lease: Leas
     lease.is_running = True
     world.runner.on_resumed()
     world.end_turn()
-    group = shard_of(world).groups["m"]
-    assert group.state is STABLE
+    assert shard_of(world).groups["m"].state is STABLE
     world.time_ms += SESSION_MS - 1
     world.fire_due()
-    assert group.state is STABLE
+    assert shard_of(world).groups["m"].state is STABLE
     world.time_ms += 1
     world.fire_due()
-    assert group.state is EMPTY
+    assert shard_of(world).groups["m"].state is EMPTY
