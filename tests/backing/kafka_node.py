@@ -104,6 +104,17 @@ class KafkaNode:
         await until(lambda: len(shard.acknowledged) > before, "it is acknowledged")
 
 
+async def stop_reading(log: BackingLog) -> None:
+    """The node hears nothing of what others write from now on, as if the cluster did not let it read."""
+    log._cluster.on_refreshed = lambda: None
+    await log._tail.close()
+
+
+def read_again(log: BackingLog) -> None:
+    log._cluster.on_refreshed = log._on_refreshed
+    log._tail.start()
+
+
 async def until(holds: Callable[[], bool], what: str) -> None:
     """Wait until it holds."""
     deadline_s = time.monotonic() + DEADLINE_S

@@ -25,7 +25,7 @@ from protocol.messages.offset_commit import (
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.backing.groups_node import GroupsNode
-from tests.backing.kafka_node import until, wall_ms
+from tests.backing.kafka_node import read_again, stop_reading, until, wall_ms
 
 pytestmark = [pytest.mark.xdist_group("backing"), pytest.mark.asyncio]
 GROUP = "g"
@@ -168,7 +168,7 @@ async def test_a_coordinator_of_the_past_says_only_that_it_is_none(
         await zombie.own(GROUP)
         await member.join(zombie)
         assert await member.commit(zombie, 1) == ErrorCode.NONE
-        await zombie.log._tail.close()
+        await stop_reading(zombie.log)
         await owner.own(GROUP)
         assert await member.commit(owner, 2) == ErrorCode.NONE
         assert zombie.runner_of(GROUP).state is ACTIVE, "it does not know"
@@ -188,7 +188,7 @@ async def test_a_write_that_is_refused_ends_an_ownership(kafka: KafkaBroker, top
         await zombie.own(GROUP)
         await member.join(zombie)
         zombie.runner_of(GROUP).may_answer = None  # As if its clock stood still.
-        await zombie.log._tail.close()
+        await stop_reading(zombie.log)
         await owner.own(GROUP)
         assert await member.commit(zombie, 9) == ErrorCode.NOT_COORDINATOR
         assert zombie.runner_of(GROUP).state is ELSEWHERE
@@ -196,7 +196,7 @@ async def test_a_write_that_is_refused_ends_an_ownership(kafka: KafkaBroker, top
         assert await committed(owner) == NOTHING
         assert await member.commit(owner, 1) == ErrorCode.NONE
         owner.driver_of(GROUP).advise(False)
-        zombie.log._tail.start()
+        read_again(zombie.log)
         await zombie.own(GROUP)
         assert await committed(zombie) == 1, "it has read the log anew"
         assert await member.beat(zombie) == ErrorCode.NONE
@@ -212,10 +212,10 @@ async def test_after_a_lease_that_lapsed_members_have_their_whole_sessions(
         await member.join(node)
         driver, runner = node.driver_of(GROUP), node.runner_of(GROUP)
         claims = driver.ownership.book.latest
-        await node.log._tail.close()
+        await stop_reading(node.log)
         await until(lambda: not driver.may_answer, "the lease is over")
         assert await member.beat(node) == ErrorCode.NOT_COORDINATOR
-        node.log._tail.start()
+        read_again(node.log)
         await until(lambda: driver.may_answer, "it is proven again")
         assert runner.state is ACTIVE
         assert driver.ownership.book.latest == claims

@@ -21,7 +21,7 @@ from harness.kafka_broker import KafkaBroker
 from harness.observer import unique
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceRequest
-from tests.backing.kafka_node import TIMING, KafkaNode, until, wall_ms
+from tests.backing.kafka_node import TIMING, KafkaNode, stop_reading, until, wall_ms
 
 pytestmark = [pytest.mark.xdist_group("backing"), pytest.mark.asyncio]
 PARTITIONS = 3
@@ -67,7 +67,7 @@ async def test_a_node_of_the_past_writes_and_answers_nothing(kafka: KafkaBroker,
     async with KafkaNode(kafka.bootstrap, topic, 1) as zombie, KafkaNode(kafka.bootstrap, topic, 2) as owner:
         await zombie.own()
         await zombie.commit(a="1")
-        await zombie.log._tail.close()
+        await stop_reading(zombie.log)
         await owner.own()
         assert not zombie.drivers[0].may_answer, "its lease was waited out"
         await owner.commit(a="2")
@@ -86,7 +86,7 @@ async def test_over_a_new_connection_a_node_reads_before_it_writes(
     async with KafkaNode(kafka.bootstrap, topic, 1) as zombie, KafkaNode(kafka.bootstrap, topic, 2) as owner:
         await zombie.own()
         await zombie.commit(a="1")
-        await zombie.log._tail.close()
+        await stop_reading(zombie.log)
         await owner.own()
         leader = zombie.cluster.leader_of(0)
         assert leader is not None
@@ -112,7 +112,7 @@ async def test_another_producer_id_shuts_out_all_epochs_of_the_one_before(
     async with KafkaNode(kafka.bootstrap, topic, 1) as zombie, KafkaNode(kafka.bootstrap, topic, 2) as owner:
         await zombie.own()
         await zombie.commit(a="1")
-        await zombie.log._tail.close()
+        await stop_reading(zombie.log)
         monkeypatch.setattr(owner.drivers[0]._ports.epochs, "_topic", f"{topic.name} after seven days")
         await owner.own()
         book = owner.drivers[0].ownership.book
@@ -167,7 +167,7 @@ async def test_an_owner_without_anything_to_write_keeps_its_lease(
             lambda: driver.ownership.lease.proven_ms > begun_ms + 2 * TIMING.lease_ms, "it is proven again"
         )
         await until(lambda: driver.may_answer, "it answers")
-        await node.log._tail.close()
+        await stop_reading(node.log)
         await until(lambda: not driver.may_answer, "without a proof it does not")
         assert driver.ownership.state is ACTIVE
 
@@ -210,6 +210,7 @@ async def test_a_topic_that_is_made_again_is_another_log(kafka: KafkaBroker, top
         await asyncio.sleep(1)
         assert node.shards[0].acknowledged == [(b"a", b"1")]
         assert not node.drivers[0].may_answer
+        assert node.shards[0].dropped == 0, "it has not read the new one"
 
 
 def _is_made(admin: AdminClient, topic: NewTopic) -> bool:
