@@ -15,11 +15,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from coordinator.backing.claims import ClaimKind
 from coordinator.backing.kafka.backing_log import prepared_topic
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError, Lane, OpenConnection
+from coordinator.backing.kafka.fetched import FetchedBatch
 from coordinator.backing.kafka.topic import BackingTopic, check_settings, ensure_topic
 from coordinator.backing.states import ACTIVE, FOLLOWING
 from harness.kafka_broker import KafkaBroker
 from harness.observer import unique
-from protocol.errors import ErrorCode
+from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.produce import ProduceRequest
 from tests.backing.kafka_node import TIMING, KafkaNode, stop_reading, until, wall_ms
 
@@ -142,6 +143,32 @@ async def test_an_append_whose_answer_is_lost_is_in_the_log_once(
         assert latest is not None
         assert latest.claim.kind is ClaimKind.CLAIMED
         await until(lambda: driver.position == latest.offset + 7, "the claim, and each once")
+
+
+async def test_what_cannot_be_read_is_not_passed_over_and_holds_up_no_other(
+    kafka: KafkaBroker, topic: BackingTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        KafkaNode(kafka.bootstrap, topic, 1) as owner,
+        KafkaNode(kafka.bootstrap, topic, 2) as follower,
+    ):
+        tries = []
+
+        def follow(batch: FetchedBatch) -> None:
+            tries.append(batch.header.base_offset)
+            raise DecodeError("of a later version")
+
+        monkeypatch.setattr(follower.shards[0], "follow", follow)
+        for partition in (0, 1):
+            await owner.own(partition)
+            await owner.commit(partition, a="1")
+        await until(lambda: follower.shards[1].values == {b"a": b"1"}, "the other is read")
+        await until(lambda: len(tries) > 1, "it is tried again")
+        assert len(set(tries)) == 1, "and nothing behind it is"
+        follower.drivers[0].advise(True)
+        assert follower.drivers[0].ownership.state is FOLLOWING
+        monkeypatch.undo()
+        await until(lambda: follower.shards[0].values == {b"a": b"1"}, "it is read once it can be")
 
 
 async def test_shards_of_one_broker_are_written_side_by_side(kafka: KafkaBroker, topic: BackingTopic) -> None:

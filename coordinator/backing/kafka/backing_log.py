@@ -14,6 +14,7 @@ from coordinator.backing.kafka.self_test import check_fencing
 from coordinator.backing.kafka.sender import Sender
 from coordinator.backing.kafka.shard_driver import Ports, ShardDriver, ShardHost
 from coordinator.backing.kafka.tail import Tail
+from coordinator.backing.kafka.tasks import spawn
 from coordinator.backing.kafka.topic import BackingTopic, ensure_topic
 from coordinator.backing.ownership import Ownership, OwnershipTiming
 
@@ -68,7 +69,7 @@ class BackingLog:
         self._tail.start()
         for node_id in {self._cluster.leader_of(partition) for partition in self.drivers}:
             if node_id is not None:
-                task = asyncio.ensure_future(self._sender.warm_up(node_id))
+                task = spawn(self._sender.warm_up(node_id))
                 self._warming.add(task)
                 task.add_done_callback(self._warming.discard)
 

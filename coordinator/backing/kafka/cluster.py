@@ -19,6 +19,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from coordinator.backing.kafka.clock import now_ms
+from coordinator.backing.kafka.tasks import spawn
 from protocol.carried import CarriedRequest, NoCommonVersionError
 from protocol.errors import DecodeError
 
@@ -124,7 +125,7 @@ class BackingCluster:
     def refresh_soon(self) -> None:
         """Ask who leads what, as what is known turned out to be of the past."""
         if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.ensure_future(self._refresh())
+            self._refreshing = spawn(self._refresh())
 
     async def _refresh(self) -> None:
         await (

@@ -23,6 +23,7 @@ from coordinator.backing.kafka.cluster import (
     UnavailableError,
 )
 from coordinator.backing.kafka.fetched import Fetched
+from coordinator.backing.kafka.tasks import spawn
 from coordinator.backing.kafka.topic import BackingTopic
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
@@ -92,7 +93,7 @@ class Sender:
         self._waiting.setdefault(leader, {})[partition] = batch
         task = self._tasks.get(leader)
         if task is None or task.done():
-            self._tasks[leader] = asyncio.ensure_future(self._run(leader))
+            self._tasks[leader] = spawn(self._run(leader))
 
     def on_fetched(self, partition: int, read: Fetched) -> None:
         """Note how far was read."""
@@ -120,7 +121,7 @@ class Sender:
                 unread = [each for each in self._waiting[node_id] if not self._is_read(each, node_id, opened)]
                 if unread:
                     await self._catch_up(opened, node_id, unread)
-            except UnavailableError as error:
+            except BackingError as error:
                 self._fail(self._waiting.pop(node_id), str(error))
                 continue
             batches = {

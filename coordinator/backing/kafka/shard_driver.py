@@ -18,6 +18,7 @@ from coordinator.backing.kafka.cluster import BackingError
 from coordinator.backing.kafka.epochs import Epochs
 from coordinator.backing.kafka.fetched import Fetched, FetchedBatch
 from coordinator.backing.kafka.sender import Appending, Outcome, Sender
+from coordinator.backing.kafka.tasks import spawn
 from coordinator.backing.ownership import Ownership
 from coordinator.backing.states import ACTIVE, RELEASING
 from protocol.records.batch import BatchProducer, set_producer
@@ -30,7 +31,7 @@ class ShardHost(Protocol):
     """What has the state that a log stands for."""
 
     def follow(self, batch: FetchedBatch) -> None:
-        """Take in a batch that another owner wrote."""
+        """Take in a batch that another owner wrote. Raises CorruptBatch, DecodeError: then it comes again."""
 
     def serve(self) -> None:
         """All that was written before is followed: answer and write from now on."""
@@ -110,13 +111,13 @@ class ShardDriver:
         return self._position
 
     def on_fetched(self, read: Fetched) -> None:
-        """The answer to a Fetch at `position`."""
-        self._position = read.next_offset
-        self._ports.sender.on_fetched(self.partition, read)
+        """The answer to a Fetch at `position`. Raises CorruptBatch and DecodeError, and is where it was then."""
         if self.ownership.state not in (ACTIVE, RELEASING):
             for batch in read.batches:
                 if batch.claim is None:
                     self._host.follow(batch)
+        self._position = read.next_offset
+        self._ports.sender.on_fetched(self.partition, read)
         self._handle(read.followed())
 
     def on_position_gone(self, log_start_offset: int, high_watermark: int) -> None:
@@ -159,7 +160,7 @@ class ShardDriver:
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._handle, events.Tick())
 
     def _ask_epoch(self, action: events.AskEpoch) -> None:
-        task = asyncio.ensure_future(self._asked_epoch(action.asked_ms))
+        task = spawn(self._asked_epoch(action.asked_ms))
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 

@@ -11,10 +11,17 @@ import structlog
 
 from coordinator.backing.kafka.claim_records import UnreadableClaimError
 from coordinator.backing.kafka.clock import now_ms
-from coordinator.backing.kafka.cluster import BackingCluster, Lane, OpenConnection, UnavailableError
+from coordinator.backing.kafka.cluster import (
+    BackingCluster,
+    BackingError,
+    Lane,
+    OpenConnection,
+    UnavailableError,
+)
 from coordinator.backing.kafka.fetched import Fetched, fetched
+from coordinator.backing.kafka.tasks import spawn
 from coordinator.backing.kafka.topic import BackingTopic
-from protocol.errors import ErrorCode
+from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.records.batch import CorruptBatch
 
@@ -37,7 +44,7 @@ class Follower(Protocol):
         """The next offset to read."""
 
     def on_fetched(self, fetched: Fetched) -> None:
-        """The answer to a Fetch at `position`, as that was when it was asked."""
+        """The answer to a Fetch at `position`, as that was when it was asked. Raises CorruptBatch, DecodeError."""
 
     def on_position_gone(self, log_start_offset: int, high_watermark: int) -> None:
         """The log does not have `position`: it begins, or ends, elsewhere."""
@@ -53,7 +60,7 @@ class Tail:
         self._topic = topic
         self._followers = followers
         self._readers: dict[int, asyncio.Task[None]] = {}
-        self._complained: dict[int, str] = {}
+        self._complained: dict[str, str] = {}
 
     def start(self) -> None:
         """Also to be called when leaders may have changed: a broker that leads something new is read from."""
@@ -62,7 +69,7 @@ class Tail:
                 continue
             reader = self._readers.get(node_id)
             if reader is None or reader.done():
-                self._readers[node_id] = asyncio.ensure_future(self._read(node_id))
+                self._readers[node_id] = spawn(self._read(node_id))
 
     async def close(self) -> None:
         """Read nothing more."""
@@ -76,8 +83,8 @@ class Tail:
         while positions := self._positions_at(node_id):
             try:
                 is_well = await self._fetch(node_id, positions)
-            except UnavailableError as error:
-                self._complain(node_id, str(error))
+            except BackingError as error:
+                self._complain(f"broker {node_id}", str(error))
                 is_well = False
             if not is_well:
                 self._cluster.refresh_soon()
@@ -126,7 +133,7 @@ class Tail:
         return is_well
 
     def _take(self, data: PartitionData, position: int, node_id: int, sent_ms: int) -> bool:
-        partition = data.partition_index
+        partition, about = data.partition_index, f"partition {data.partition_index}"
         follower = self._followers[partition]
         if follower.position != position:
             return True  # It has begun anew meanwhile, or read this over another connection.
@@ -134,18 +141,17 @@ class Tail:
             follower.on_position_gone(data.log_start_offset, data.high_watermark)
             return True
         if data.error_code != ErrorCode.NONE:
-            self._complain(partition, ErrorCode(data.error_code).name)
+            self._complain(about, ErrorCode(data.error_code).name)
             return False
         try:
-            read = fetched(data, position, node_id, sent_ms)
-        except (CorruptBatch, UnreadableClaimError) as error:
-            self._complain(partition, str(error))
+            follower.on_fetched(fetched(data, position, node_id, sent_ms))
+        except (CorruptBatch, DecodeError, UnreadableClaimError) as error:
+            self._complain(about, str(error))  # It stays where it is, and the others are read on.
             return False
-        self._complained.pop(partition, None)
-        follower.on_fetched(read)
+        self._complained.pop(about, None)
         return True
 
-    def _complain(self, about: int, reason: str) -> None:
+    def _complain(self, about: str, reason: str) -> None:
         """Log a reason once, until it is another or is over."""
         if self._complained.get(about) != reason:
             self._complained[about] = reason

@@ -1,0 +1,22 @@
+"""Tasks that go on beside those who began them: none of them fails unheard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+
+def spawn(work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    """Begin `work`; what it raises, but for its cancellation, is a bug of ours and is logged as one."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(_report)
+    return task
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a task of the log on Kafka failed", task=task.get_coro(), exc_info=error)
