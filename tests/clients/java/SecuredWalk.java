@@ -152,10 +152,13 @@ final class SecuredWalk {
             "auto.offset.reset", "earliest",
             "enable.auto.commit", "false",
             "fetch.max.wait.ms", "100",
+            // A busy client logs in too late and loses a connection. With no other broker known it would begin with
+            // the bootstrap servers again (KIP-899), know no topics for a moment, and rebalance for that.
+            "metadata.recovery.strategy", "none",
             "key.deserializer", deserializer,
             "value.deserializer", deserializer);
         if (cell.get("group_protocol").asText().equals("classic")) {
-            properties.put("session.timeout.ms", "45000");
+            properties.put("session.timeout.ms", "10000");
             properties.put("heartbeat.interval.ms", "500");
         }
         return new KafkaConsumer<>(properties);

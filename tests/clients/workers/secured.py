@@ -28,7 +28,7 @@ COMMITS: Final = 5
 LATE: Final = 3
 """How many connections a client that logs in again in time may lose where a busy machine makes it late."""
 MEMBER: Final[dict[str, Any]] = {
-    "session_timeout_ms": 45_000,
+    "session_timeout_ms": 10_000,
     "heartbeat_interval_ms": 500,
     "auto_offset_reset": "earliest",
     "enable_auto_commit": False,
