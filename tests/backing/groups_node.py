@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import replace
 from typing import Any, cast
 
 from coordinator.backing.kafka.backing_log import BackingLog
@@ -29,7 +30,9 @@ from tests.backing.kafka_node import TIMING, until
 SETTINGS = GroupSettings(group_initial_rebalance_delay_ms=0)
 MAX_BATCH_BYTES = 1 << 20
 COMMIT_TIMEOUT_MS = 5_000
-ANSWER_TIMEOUT_S = 20.0
+ANSWER_TIMEOUT_S = 60.0
+PATIENT = replace(TIMING, lease_ms=6_000)
+"""A busy machine stands still for a second now and then, and an owner without a proof is none."""
 
 
 class _Asker:
@@ -55,7 +58,7 @@ class GroupsNode:
             log = BackedLog(f"{topic.name}-{partition}", self._sending(partition))
             shard = BackedShard(self._new_runner(partition, log), log, self.runtime)
             flusher.hosts[log] = self.shards[partition] = shard
-        self.log = BackingLog(self.cluster, topic, node_id, self.shards, self.runtime.wall_ms, TIMING)
+        self.log = BackingLog(self.cluster, topic, node_id, self.shards, self.runtime.wall_ms, PATIENT)
         self.drivers = self.log.drivers
         for partition, shard in self.shards.items():
             shard.attach(self.drivers[partition])

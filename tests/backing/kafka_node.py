@@ -16,7 +16,7 @@ from coordinator.backing.states import ACTIVE
 from protocol.records.records import Record, encode_batch
 
 TIMING = OwnershipTiming(lease_ms=1_500, patience_ms=200, reclaim_ms=60_000)
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 
 
 def wall_ms() -> int:
