@@ -29,6 +29,11 @@ def boot_ns() -> int:
     return time.clock_gettime_ns(_SINCE_BOOT)
 
 
+def boot_ms() -> int:
+    """Return `boot_ns` in whole milliseconds: what leases go by, as nobody sets it."""
+    return boot_ns() // 1_000_000
+
+
 class Clock:
     """Monotonic milliseconds without stalls of this process, and wall milliseconds. May be read on any thread.
 

@@ -25,7 +25,7 @@ from coordinator.shard.shard import Shard
 from harness.doubles.topics import Topics
 from protocol.records.records import Codec
 from storage.log.durable_log import DurableLog
-from tests.backing.kafka_node import TIMING, until
+from tests.backing.kafka_node import TIMING, MortalNode, until
 
 SETTINGS = GroupSettings(group_initial_rebalance_delay_ms=0)
 MAX_BATCH_BYTES = 1 << 20
@@ -45,8 +45,8 @@ class _Asker:
         self.answer.set_result(response)
 
 
-class GroupsNode:
-    """`async with` starts and kills it: nothing is released."""
+class GroupsNode(MortalNode):
+    """A node of groups."""
 
     def __init__(self, bootstrap: str, topic: BackingTopic, node_id: int) -> None:
         self.cluster = BackingCluster(bootstrap)
@@ -79,14 +79,8 @@ class GroupsNode:
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
         )
 
-    async def __aenter__(self) -> GroupsNode:
-        await self.cluster.start()
-        await self.log.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.log.close()
-        await self.cluster.close()
+    async def __aexit__(self, *error: object) -> None:
+        await super().__aexit__(*error)
         self.runtime.stop()
 
     def driver_of(self, group_id: str) -> ShardDriver:

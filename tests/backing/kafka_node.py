@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Self
 
 from coordinator.backing.kafka.backing_log import BackingLog
 from coordinator.backing.kafka.cluster import BackingCluster
@@ -17,6 +19,7 @@ from protocol.records.records import Record, encode_batch
 
 TIMING = OwnershipTiming(lease_ms=1_500, patience_ms=200, reclaim_ms=60_000)
 DEADLINE_S = 90.0
+PARTITIONS = 3
 
 
 def wall_ms() -> int:
@@ -70,8 +73,37 @@ class Counters:
         self.values.update(pairs)
 
 
-class KafkaNode:
+@asynccontextmanager
+async def running_cluster(
+    bootstrap: str, cluster: BackingCluster | None = None
+) -> AsyncIterator[BackingCluster]:
+    """A cluster that is started, and closed at the end; a plain one unless another is given."""
+    cluster = cluster or BackingCluster(bootstrap)
+    await cluster.start()
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+class MortalNode:
     """`async with` starts and kills it: nothing is released."""
+
+    cluster: BackingCluster
+    log: BackingLog
+
+    async def __aenter__(self) -> Self:
+        await self.cluster.start()
+        await self.log.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.log.close()
+        await self.cluster.close()
+
+
+class KafkaNode(MortalNode):
+    """A node of counters."""
 
     def __init__(
         self, bootstrap: str, topic: BackingTopic, node_id: int, timing: OwnershipTiming = TIMING
@@ -80,15 +112,6 @@ class KafkaNode:
         self.shards = {partition: Counters() for partition in range(topic.partition_count)}
         self.log = BackingLog(self.cluster, topic, node_id, self.shards, wall_ms, timing)
         self.drivers = self.log.drivers
-
-    async def __aenter__(self) -> KafkaNode:
-        await self.cluster.start()
-        await self.log.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.log.close()
-        await self.cluster.close()
 
     async def own(self, partition: int = 0) -> None:
         """Be told to own a shard, and wait until it does."""

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
-import pytest_asyncio
 
-from coordinator.backing.kafka.backing_log import prepared_topic
-from coordinator.backing.kafka.cluster import BackingCluster
 from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.runtime.shard_states import ACTIVE, ELSEWHERE
 from harness.kafka_broker import KafkaBroker
-from harness.observer import unique
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -25,28 +20,11 @@ from protocol.messages.offset_commit import (
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.backing.groups_node import GroupsNode
-from tests.backing.kafka_node import read_again, stop_reading, until, wall_ms
+from tests.backing.kafka_node import read_again, stop_reading, until
 
 pytestmark = [pytest.mark.xdist_group("backing"), pytest.mark.asyncio]
 GROUP = "g"
-PARTITIONS = 2
 NOTHING = -1
-
-
-@pytest.fixture(scope="module")
-def kafka(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
-
-
-@pytest_asyncio.fixture
-async def topic(kafka: KafkaBroker) -> AsyncIterator[BackingTopic]:
-    cluster = BackingCluster(kafka.bootstrap)
-    await cluster.start()
-    try:
-        yield await prepared_topic(cluster, unique("muster"), PARTITIONS, wall_ms())
-    finally:
-        await cluster.close()
 
 
 class Member:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -19,29 +17,19 @@ from coordinator.backing.kafka.fetched import FetchedBatch
 from coordinator.backing.kafka.topic import BackingTopic, check_settings, ensure_topic
 from coordinator.backing.states import ACTIVE, FOLLOWING
 from harness.kafka_broker import KafkaBroker
-from harness.observer import unique
 from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.produce import ProduceRequest
-from tests.backing.kafka_node import TIMING, KafkaNode, stop_reading, until, wall_ms
+from tests.backing.kafka_node import (
+    PARTITIONS,
+    TIMING,
+    KafkaNode,
+    running_cluster,
+    stop_reading,
+    until,
+    wall_ms,
+)
 
 pytestmark = [pytest.mark.xdist_group("backing"), pytest.mark.asyncio]
-PARTITIONS = 3
-
-
-@pytest.fixture(scope="module")
-def kafka(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
-
-
-@pytest_asyncio.fixture
-async def topic(kafka: KafkaBroker) -> AsyncIterator[BackingTopic]:
-    cluster = BackingCluster(kafka.bootstrap)
-    await cluster.start()
-    try:
-        yield await prepared_topic(cluster, unique("muster"), PARTITIONS, wall_ms())
-    finally:
-        await cluster.close()
 
 
 async def test_what_one_node_wrote_another_takes_over(kafka: KafkaBroker, topic: BackingTopic) -> None:
@@ -202,10 +190,8 @@ async def test_an_owner_without_anything_to_write_keeps_its_lease(
 async def test_what_was_acknowledged_outlives_the_broker(java: None, tmp_path: Path) -> None:
     """It is killed under an owner that writes; who takes over reads all, and each batch is in the log once."""
     with KafkaBroker(tmp_path / "kafka") as broker:
-        cluster = BackingCluster(broker.bootstrap)
-        await cluster.start()
-        topic = await prepared_topic(cluster, "muster", 1, wall_ms())
-        await cluster.close()
+        async with running_cluster(broker.bootstrap) as cluster:
+            topic = await prepared_topic(cluster, "muster", 1, wall_ms())
         async with KafkaNode(broker.bootstrap, topic, 1) as node:
             await node.own()
             for number in range(20):
@@ -286,13 +272,9 @@ class LyingCluster(BackingCluster):
 async def test_a_cluster_that_does_not_fence_is_refused_with_the_row(
     kafka: KafkaBroker, lies_about: int, row: str
 ) -> None:
-    cluster = LyingCluster(kafka.bootstrap, lies_about)
-    await cluster.start()
-    try:
+    async with running_cluster(kafka.bootstrap, LyingCluster(kafka.bootstrap, lies_about)) as cluster:
         with pytest.raises(BackingError, match=f"^the cluster cannot have the log, .*: not so that {row}$"):
             await prepared_topic(cluster, "lies", 1, wall_ms())
-    finally:
-        await cluster.close()
 
 
 SOUND = {
@@ -325,16 +307,12 @@ async def test_a_topic_that_would_break_a_promise_is_refused(setting: str, value
 async def test_a_topic_with_another_partition_count_is_refused(
     kafka: KafkaBroker, topic: BackingTopic
 ) -> None:
-    cluster = BackingCluster(kafka.bootstrap)
-    await cluster.start()
-    try:
+    async with running_cluster(kafka.bootstrap) as cluster:
         assert (await ensure_topic(cluster, topic.name, PARTITIONS)).topic_id == topic.topic_id
         with pytest.raises(
             BackingError, match="has 3 partitions and not 50: groups would be looked for where"
         ):
             await ensure_topic(cluster, topic.name, 50)
-    finally:
-        await cluster.close()
 
 
 async def test_a_topic_that_is_made_says_what_it_does_not_protect_from(topic: BackingTopic) -> None:

@@ -18,8 +18,8 @@ from aiokafka.conn import AIOKafkaConnection, CloseReason, create_conn
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from coordinator.backing.kafka.clock import now_ms
 from coordinator.backing.kafka.tasks import spawn
+from coordinator.runtime.clock import boot_ms
 from protocol.carried import CarriedRequest, NoCommonVersionError
 from protocol.errors import DecodeError
 
@@ -128,9 +128,8 @@ class BackingCluster:
             self._refreshing = spawn(self._refresh())
 
     async def _refresh(self) -> None:
-        await (
-            self._metadata.force_metadata_update()
-        )  # False where no broker answered: those who wait ask again.
+        # False where no broker answered: those who wait ask again.
+        await self._metadata.force_metadata_update()
         self.on_refreshed()
 
     # Requests.
@@ -155,7 +154,7 @@ class BackingCluster:
             raise UnavailableError(
                 f"broker {node_id}, {broker.host}:{broker.port}: {_words(error)}"
             ) from None
-        return OpenConnection(connection, now_ms())
+        return OpenConnection(connection, boot_ms())
 
     async def ask(
         self,
@@ -164,14 +163,14 @@ class BackingCluster:
         lane: Lane = Lane.ASK,
         *,
         min_version: int = 0,
-        max_version: int = 99,
+        max_version: int | None = None,
     ) -> Any:
         """Send a request and return its answer. Raises UnavailableError; BackingError if it is not understood."""
         opened = await self.open(node_id, lane)
         return await self.ask_over(opened, message, min_version=min_version, max_version=max_version)
 
     async def ask_over(
-        self, opened: OpenConnection, message: Any, *, min_version: int = 0, max_version: int = 99
+        self, opened: OpenConnection, message: Any, *, min_version: int = 0, max_version: int | None = None
     ) -> Any:
         """`ask`, over this connection and no other: one without an answer in time is closed."""
         connection, name = opened.connection, type(message).__name__
@@ -188,7 +187,7 @@ class BackingCluster:
             connection.close(reason=CloseReason.OUT_OF_SYNC)
             raise BackingError(f"{name}: the answer makes no sense: {error}") from None
 
-    async def ask_any(self, message: Any, *, min_version: int = 0, max_version: int = 99) -> Any:
+    async def ask_any(self, message: Any, *, min_version: int = 0, max_version: int | None = None) -> Any:
         """`ask` of any broker that answers."""
         *others, last = self.node_ids
         for node_id in others:

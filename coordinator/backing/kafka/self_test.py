@@ -15,16 +15,8 @@ from coordinator.backing.claims import SEAL_EPOCH, Writer
 from coordinator.backing.events import AppendError
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError, Lane
 from coordinator.backing.kafka.epochs import Epochs
-from coordinator.backing.kafka.sender import (
-    ALL_REPLICAS,
-    FENCED,
-    NOT_TO_BE_SENT_AGAIN,
-    PRODUCE_TIMEOUT_MS,
-    Outcome,
-)
+from coordinator.backing.kafka.sender import Outcome, outcome_of, produce_request
 from coordinator.backing.kafka.topic import BackingTopic
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import BatchProducer
 from protocol.records.records import Record, encode_batch
 
@@ -57,24 +49,14 @@ class _Probe:
         """A batch of one record. Sent again where that may help, as an owner would. Raises BackingError."""
         record = Record(KEY, f"{writer} {sequence}".encode(), self._wall_ms)
         data = bytes(encode_batch([record], producer=BatchProducer(*writer, sequence)))
-        topic = TopicProduceData(
-            name=self._topic.name,
-            topic_id=self._topic.topic_id,
-            partition_data=[PartitionProduceData(index=0, records=data)],
-        )
-        request = ProduceRequest(acks=ALL_REPLICAS, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
+        request = produce_request(self._topic, {0: data})
         for _ in range(ATTEMPTS_MAX):
             leader = self._cluster.leader_of(0)
             if leader is not None:
                 answer = await self._cluster.ask(leader, request, Lane.APPEND)
-                result = answer.responses[0].partition_responses[0]
-                error = ErrorCode(result.error_code)
-                if error in FENCED:
-                    return AppendError.FENCED
-                if error in NOT_TO_BE_SENT_AGAIN:
-                    return AppendError.OUT_OF_SEQUENCE
-                if error is ErrorCode.NONE:
-                    return int(result.base_offset)
+                outcome = outcome_of(answer.responses[0].partition_responses[0])
+                if outcome is not AppendError.RETRIABLE:
+                    return outcome
             self._cluster.refresh_soon()
             await asyncio.sleep(RETRY_S)
         raise BackingError(f"the cluster takes no batch for topic {self._topic.name}")

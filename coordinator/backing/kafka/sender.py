@@ -8,7 +8,7 @@ with it; its connections do not outlive that, and what it reads over the next sh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -56,6 +56,23 @@ Outcome = AppendError | int
 """Why a batch was not acknowledged, or its base offset."""
 
 
+def produce_request(topic: BackingTopic, batches: Mapping[int, bytes]) -> ProduceRequest:
+    """A request to append one batch to each of these partitions, for good."""
+    parts = [PartitionProduceData(index=partition, records=data) for partition, data in batches.items()]
+    of_topic = TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=parts)
+    return ProduceRequest(acks=ALL_REPLICAS, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[of_topic])
+
+
+def outcome_of(result: PartitionProduceResponse) -> Outcome:
+    """What an answer says of a batch."""
+    error = ErrorCode(result.error_code)
+    if error is ErrorCode.NONE:
+        return result.base_offset
+    if error in FENCED:
+        return AppendError.FENCED
+    return AppendError.OUT_OF_SEQUENCE if error in NOT_TO_BE_SENT_AGAIN else AppendError.RETRIABLE
+
+
 class Appending(NamedTuple):
     """A batch to send."""
 
@@ -79,9 +96,8 @@ class Sender:
         self._catch_up = catch_up
         self._waiting: dict[int, dict[int, Appending]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._read_ms: dict[
-            tuple[int, int], int
-        ] = {}  # Of the newest Fetch to the end, by partition and broker.
+        # When the newest Fetch to the end was sent, by partition and broker.
+        self._read_ms: dict[tuple[int, int], int] = {}
 
     def send(self, partition: int, batch: Appending) -> None:
         """Send a batch to the partition's leader; one that still waits to be sent is replaced."""
@@ -141,12 +157,7 @@ class Sender:
         return self._read_ms.get((partition, node_id), -1) >= opened.opened_ms
 
     async def _produce(self, node_id: int, opened: OpenConnection, ready: dict[int, Appending]) -> None:
-        parts = [
-            PartitionProduceData(index=partition, records=waiting.data)
-            for partition, waiting in ready.items()
-        ]
-        topic = TopicProduceData(name=self._topic.name, topic_id=self._topic.topic_id, partition_data=parts)
-        request = ProduceRequest(acks=ALL_REPLICAS, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
+        request = produce_request(self._topic, {partition: each.data for partition, each in ready.items()})
         try:
             answer = await self._cluster.ask_over(opened, request)
         except BackingError as error:
@@ -158,22 +169,18 @@ class Sender:
         self._fail(ready, "the answer does not name them")
 
     def _outcome(self, node_id: int, result: PartitionProduceResponse) -> Outcome:
-        if result.error_code == ErrorCode.NONE:
-            return result.base_offset
-        error = ErrorCode(result.error_code)
-        if error in FENCED:
-            return AppendError.FENCED
-        log.warning(
-            "an append to Kafka failed",
-            topic=self._topic.name,
-            partition=result.index,
-            broker=node_id,
-            error=error.name,
-        )
-        if error in NOT_TO_BE_SENT_AGAIN:
-            return AppendError.OUT_OF_SEQUENCE
-        self._cluster.refresh_soon()
-        return AppendError.RETRIABLE
+        outcome = outcome_of(result)
+        if outcome is AppendError.RETRIABLE or outcome is AppendError.OUT_OF_SEQUENCE:
+            log.warning(
+                "an append to Kafka failed",
+                topic=self._topic.name,
+                partition=result.index,
+                broker=node_id,
+                error=ErrorCode(result.error_code).name,
+            )
+        if outcome is AppendError.RETRIABLE:
+            self._cluster.refresh_soon()
+        return outcome
 
     def _fail(self, waiting: dict[int, Appending], reason: str) -> None:
         """The outcome of these is unknown, or they were not sent."""

@@ -13,7 +13,6 @@ from coordinator.backing import events
 from coordinator.backing.claims import Claim
 from coordinator.backing.events import AppendError, OutgoingBatch
 from coordinator.backing.kafka.claim_records import claim_record
-from coordinator.backing.kafka.clock import now_ms
 from coordinator.backing.kafka.cluster import BackingError
 from coordinator.backing.kafka.epochs import Epochs
 from coordinator.backing.kafka.fetched import Fetched, FetchedBatch
@@ -21,6 +20,7 @@ from coordinator.backing.kafka.sender import Appending, Outcome, Sender
 from coordinator.backing.kafka.tasks import spawn
 from coordinator.backing.ownership import Ownership
 from coordinator.backing.states import ACTIVE, RELEASING
+from coordinator.runtime.clock import boot_ms
 from protocol.records.batch import BatchProducer, set_producer
 from protocol.records.records import encode_batch
 
@@ -79,12 +79,12 @@ class ShardDriver:
     @property
     def may_answer(self) -> bool:
         """Whether to answer, without writing, from the state that the host has."""
-        return self.ownership.may_answer(now_ms())
+        return self.ownership.may_answer(boot_ms())
 
     @property
     def can_write(self) -> bool:
         """Whether `write` may be called."""
-        return self.ownership.can_write(now_ms())
+        return self.ownership.can_write(boot_ms())
 
     def advise(self, is_wanted: bool) -> None:
         """Whether this node is to own the shard, as newest advice has it."""
@@ -136,7 +136,7 @@ class ShardDriver:
 
     def _handle(self, event: events.OwnershipEvent) -> None:
         before = self.ownership.state
-        actions = self.ownership.handle(event, now_ms())
+        actions = self.ownership.handle(event, boot_ms())
         if self.ownership.state is not before:
             log.info(
                 "ownership of a shard",
@@ -156,7 +156,7 @@ class ShardDriver:
             self._timer = None
         wake_ms = self.ownership.wake_ms
         if wake_ms is not None:
-            delay_s = max(0, wake_ms - now_ms()) / 1_000
+            delay_s = max(0, wake_ms - boot_ms()) / 1_000
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._handle, events.Tick())
 
     def _ask_epoch(self, action: events.AskEpoch) -> None:

@@ -10,7 +10,6 @@ from typing import Final, Protocol
 import structlog
 
 from coordinator.backing.kafka.claim_records import UnreadableClaimError
-from coordinator.backing.kafka.clock import now_ms
 from coordinator.backing.kafka.cluster import (
     BackingCluster,
     BackingError,
@@ -21,6 +20,7 @@ from coordinator.backing.kafka.cluster import (
 from coordinator.backing.kafka.fetched import Fetched, fetched
 from coordinator.backing.kafka.tasks import spawn
 from coordinator.backing.kafka.topic import BackingTopic
+from coordinator.runtime.clock import boot_ms
 from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.records.batch import CorruptBatch
@@ -122,7 +122,7 @@ class Tail:
             max_bytes=FETCH_BYTES_MAX,
             topics=[FetchTopic(topic_id=self._topic.topic_id, partitions=asked)],
         )
-        sent_ms = now_ms()
+        sent_ms = boot_ms()
         answer = await self._cluster.ask_over(opened, request, min_version=FETCH_BY_ID)
         if answer.error_code != ErrorCode.NONE:
             raise UnavailableError(f"Fetch: {ErrorCode(answer.error_code).name}")

@@ -7,7 +7,7 @@ loads nothing. While another owns the shard its runner is ELSEWHERE and answers 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 from coordinator.backing.kafka.fetched import FetchedBatch
 from coordinator.backing.kafka.shard_driver import ShardDriver
@@ -17,8 +17,6 @@ from coordinator.runtime.loading import Loaded
 from coordinator.runtime.shard_states import ACTIVE, ELSEWHERE
 from coordinator.shard.bulk_replay import BulkReplay
 from coordinator.shard.shard import Shard
-
-NOT_OURS: Final = -1
 
 
 class Times(Protocol):
