@@ -27,7 +27,7 @@ COMMIT ?=
 ONLY ?=
 
 ALSO = compiled run-compiled wheel check format docs constraints clean demo demo-secure \
-	spoken test-compiled test-compiled-rotation test-long test-long-rotation conformance simulation mutants mutants-rotation \
+	spoken test-whole test-compiled test-compiled-rotation test-long test-long-rotation conformance simulation mutants mutants-rotation \
 	soak soak-kill soak-log soak-disk soak-storms soak-migration soak-transactions \
 	fuzz-security bench bench-quick bench-quick-rotation bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed profile spark-cluster
 .PHONY: help run test always $(ALSO)
@@ -98,12 +98,18 @@ test-compiled: $(INSTALLED)/.installed
 test-compiled-rotation:
 	$(MAKE) test-compiled PYTEST_ARGS='--rotate 2 $(PYTEST_ARGS)'
 
-# Kafka's jars come first, where there is Java: fetched by a test they would count as its time.
+# All modules but those that take turns (tests/taking_turns.txt), of which the tree's id chooses a third; with PYTEST_ARGS
+# what these ask for. Kafka's jars come first, where there is Java: fetched by a test they would count as its time.
+TURNS = $(if $(PYTEST_ARGS),,--turns 3)
 test: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
 	rm -rf .cache/spoken
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup -m 'not measured' $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup -m 'not measured' $(TURNS) $(PYTEST_ARGS)
 	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest -n 0 -m measured)
+
+# Every test but the long ones.
+test-whole:
+	$(MAKE) test TURNS=
 
 # Whether clients spoke what docs/apis.md says they speak, in the last run of `make test`.
 spoken: $(VENV)/.dev
@@ -160,7 +166,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation --mixed --seeds $$(($(SEEDS) / 10))
 	$(BIN)/python -m tests.simulation --backing --seeds $(SEEDS)
 
-# Breaks the daemon on purpose: every mutant, or (as .ci/run does) those of what changed and a fifteenth of the others.
+# Breaks the daemon on purpose: every mutant, or (as .ci/run does) those of what changed and a twentieth of the others.
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutations
 

@@ -156,6 +156,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--target kafka` runs the tests with real clients against Apache Kafka, the judge of the tests."""
-    module_rotation.add_option(parser)
+    module_rotation.add_options(parser)
     default = os.environ.get("MUSTER_TEST_TARGET", "muster")
     parser.addoption("--target", choices=("kafka", "muster"), default=default, help="the broker under test")

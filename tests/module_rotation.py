@@ -1,4 +1,7 @@
-"""`--rotate N` runs one in N of the test modules (harness/rotation.py); without the option all run."""
+"""Which test modules run where some take turns (harness/rotation.py); without an option all run.
+
+`--rotate N` takes one in N of all modules, `--turns N` one in N of those in taking_turns.txt and all others.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,44 @@ ROOT = Path(__file__).resolve().parent.parent
 IN_EVERY_SHARE: Final = frozenset({ROOT / "tests" / "server" / "test_installed.py"})
 """Modules that are never left out: without this one nothing says that the compiled wheel was what was tested."""
 
+TURNS_TAKEN_BY: Final = ROOT / "tests" / "taking_turns.txt"
 
-def add_option(parser: pytest.Parser) -> None:
+
+def add_options(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rotate", type=number_of_shares, metavar="N", help="one in N of the modules, by the tree's id"
+    )
+    parser.addoption(
+        "--turns",
+        type=number_of_shares,
+        metavar="N",
+        help="one in N of the modules that take turns, likewise",
     )
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the items of modules that are not chosen, if it is asked for."""
-    shares = config.getoption("--rotate")
-    if shares is None:
+    """Leave out the items of modules whose turn it is not, if it is asked for."""
+    modules = {item.path for item in items}
+    if (shares := config.getoption("--rotate")) is not None:
+        left_out = modules - chosen_modules(modules, tree_id(ROOT), shares)
+    elif (shares := config.getoption("--turns")) is not None:
+        left_out = not_their_turn(tree_id(ROOT), shares)
+    else:
         return
-    chosen = chosen_modules((item.path for item in items), tree_id(ROOT), shares)
-    config.hook.pytest_deselected(items=[item for item in items if item.path not in chosen])
-    items[:] = [item for item in items if item.path in chosen]
+    config.hook.pytest_deselected(items=[item for item in items if item.path in left_out])
+    items[:] = [item for item in items if item.path not in left_out]
+
+
+def taking_turns() -> list[Path]:
+    """The modules that taking_turns.txt names, in its order."""
+    lines = (line.partition("#")[0].strip() for line in TURNS_TAKEN_BY.read_text().splitlines())
+    return [ROOT / line for line in lines if line]
+
+
+def not_their_turn(tree: str, shares: int) -> set[Path]:
+    """Of the modules that take turns all but one in `shares`."""
+    modules = taking_turns()
+    return set(modules) - set(share_of(modules, tree, shares))
 
 
 def chosen_modules(modules: Iterable[Path], tree: str, shares: int) -> set[Path]:

@@ -42,24 +42,23 @@ def test_what_is_in_every_share_is_there() -> None:
 
 
 class Run:
-    """Stands for pytest's configuration with `--rotate`, and keeps what was left out."""
+    """Stands for pytest's configuration with these options, and keeps what was left out."""
 
-    def __init__(self, shares: int | None) -> None:
+    def __init__(self, rotate: int | None, turns: int | None) -> None:
         self.left_out: list[Any] = []
         self.hook = SimpleNamespace(pytest_deselected=self._leave_out)
-        self._shares = shares
+        self._options = {"--rotate": rotate, "--turns": turns}
 
     def getoption(self, name: str) -> int | None:
-        assert name == "--rotate"
-        return self._shares
+        return self._options[name]
 
     def _leave_out(self, items: list[Any]) -> None:
         self.left_out += items
 
 
-def deselect(shares: int | None) -> tuple[set[Path], set[Path]]:
+def deselect(rotate: int | None, turns: int | None = None) -> tuple[set[Path], set[Path]]:
     """The modules that run, and those that are left out."""
-    run, items = Run(shares), [SimpleNamespace(path=path) for path in (*MODULES, INSTALLED)]
+    run, items = Run(rotate, turns), [SimpleNamespace(path=path) for path in (*MODULES, INSTALLED)]
     module_rotation.deselect(cast(pytest.Config, run), cast("list[pytest.Item]", items))
     return {item.path for item in items}, {item.path for item in run.left_out}
 
@@ -71,6 +70,27 @@ def test_the_tree_of_the_checkout_says_which_run(monkeypatch: pytest.MonkeyPatch
     trees[ROOT] = "3"
     assert deselect(2) == ({B, INSTALLED}, {A, C})
     assert deselect(None) == ({*MODULES, INSTALLED}, set())
+
+
+def test_of_those_that_take_turns_one_in_so_many_runs_and_of_the_others_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    listed = tmp_path / "taking_turns.txt"
+    listed.write_text(f"# These two.\n{A}\n{B}  # the dear one\n\n")
+    monkeypatch.setattr(module_rotation, "TURNS_TAKEN_BY", listed)
+    monkeypatch.setattr(module_rotation, "ROOT", Path())
+    for tree, (chosen, left_out) in {"0": (A, B), "3": (B, A)}.items():
+        monkeypatch.setattr(module_rotation, "tree_id", lambda _, tree=tree: tree)
+        assert deselect(None, turns=2) == ({chosen, C, INSTALLED}, {left_out})
+    assert deselect(None, turns=1) == ({A, B, C, INSTALLED}, set())
+
+
+def test_what_takes_turns_is_there_once() -> None:
+    """Under another name a module would run always, and make the run longer for all."""
+    modules = module_rotation.taking_turns()
+    assert modules == sorted(set(modules))
+    assert [module for module in modules if not module.is_file()] == []
+    assert IN_EVERY_SHARE.isdisjoint(modules)
 
 
 @pytest.mark.parametrize(("shares", "status"), [("0", 4), ("-1", 4), ("half", 4), ("1", 0)])

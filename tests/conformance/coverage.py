@@ -9,13 +9,11 @@ from typing import Final
 
 from tests.conformance.lines import (
     BEYOND,
-    BY_CLASS,
     CELLS,
     DURABLE,
-    ELSEWHERE,
-    LATER,
     LINES,
     NETS,
+    PROOFS,
     SYNCED,
     Net,
 )
@@ -83,22 +81,20 @@ def _is_killed_amid(outcome: Outcome) -> bool:
 
 
 def proofs_elsewhere(root: Path = ROOT) -> dict[str, list[str]]:
-    """The ids of the tests that prove each line of ELSEWHERE, BY_CLASS and SYNCED, read from their source."""
+    """The ids of the tests that prove what scenarios do not, by line, read from their source."""
     found: dict[str, list[str]] = {}
-    for line, prefix in (ELSEWHERE | BY_CLASS | SYNCED).items():
+    for line, prefix in PROOFS.items():
         path, name = prefix.split("::")
         source = (root / path).read_text() if (root / path).exists() else ""
-        tests = re.findall(rf"^\s*def ({re.escape(name)}\w*)\(", source, re.MULTILINE)
+        tests = re.findall(rf"^\s*(?:async )?def ({re.escape(name)}\w*)\(", source, re.MULTILINE)
         found[line] = [f"{path}::{test}" for test in tests]
     return found
 
 
 def lines_elsewhere() -> Iterator[str]:
-    """What is shown by other tests, and what is not shown yet, as lines for people."""
+    """What is shown by other tests, and what is not to be shown, as lines for people."""
     for line, tests in proofs_elsewhere().items():
         half = "that a disk has synced it, " if line in SYNCED else ""
         yield from (f"shown elsewhere: {half}{line} by {test}" for test in tests)
-    for reason in dict.fromkeys(LATER.values()):
-        yield f"not shown yet: {', '.join(line for line in LATER if LATER[line] == reason)}: {reason}"
     for cells, reason in BEYOND.items():
         yield f"not to be shown: {cells}: {reason}"

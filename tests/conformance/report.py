@@ -69,7 +69,7 @@ def shown(value: Plain) -> str:
 def _replays(outcomes: list[Outcome]) -> Iterator[str]:
     """How many cases were played again, and what had differed at first: each has a cause to be found."""
     again = [outcome for outcome in outcomes if outcome.at_first is not None]
-    yield f"replays: {len(again)} (at most {REPLAYS_MAX} in a run)"
+    yield f"replays: {len(again)}, of at most {REPLAYS_MAX} scenarios in a run"
     for outcome in again:
         assert outcome.at_first is not None
         yield "played again, alone, because beside others there was:"

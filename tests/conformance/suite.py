@@ -24,10 +24,11 @@ AT_A_TIME: Final = 12
 MUSTER: Final = "muster"
 CASE_TIMEOUT_S: Final = 150.0
 REPLAYS_MAX: Final = 2
-"""So many cases that differed beside others are played again, once and alone, in a whole run.
+"""Of so many scenarios, what differed beside others is played again, once and alone, in a whole run.
 
-Scripts go by the clock, and a slow moment of the machine is no difference. If more cases differ than that it was
-no slow moment: none of them is played again. The report shows each replay, and what differed at first.
+Scripts go by the clock, and a slow moment of the machine is no difference. It meets all versions of a scenario
+that are played side by side, so these count as one. If more differ than that it was no slow moment: none of them
+is played again. The report shows each replay, and what differed at first.
 """
 
 
@@ -149,11 +150,11 @@ class Replays:
         self._left = REPLAYS_MAX
 
     async def play(self, outcomes: list[Outcome], targets: list[Target]) -> list[Outcome]:
-        """Play the cases that differ once more, alone, unless they are too many."""
-        different = sum(not outcome.is_equal for outcome in outcomes)
-        if different > self._left:
+        """Play the cases that differ once more, alone, unless they are of too many scenarios."""
+        different = {outcome.case.scenario.name for outcome in outcomes if not outcome.is_equal}
+        if len(different) > self._left:
             return outcomes
-        self._left -= different
+        self._left -= len(different)
         return [
             each if each.is_equal else await play(each.case, targets, {}, at_first=each) for each in outcomes
         ]

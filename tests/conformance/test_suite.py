@@ -1,4 +1,4 @@
-"""A run plays again at most two cases that differed beside others, and shows what had differed."""
+"""A run plays again what differed beside others of at most two scenarios, and shows what had differed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.conformance.report import lines_of
 from tests.conformance.suite import REPLAYS_MAX, Outcome, Replays
 from tests.conformance.targets import Target
 
-CASES = [case for scenario in all_scenarios()[:4] for case in scenario.cases()][: REPLAYS_MAX + 1]
+CASES = [scenario.cases()[0] for scenario in all_scenarios()[: REPLAYS_MAX + 1]]
+"""Each of a scenario of its own."""
 
 
 def different(case: Case) -> Outcome:
@@ -37,8 +38,15 @@ def test_as_many_cases_as_may_be_are_played_again_and_the_report_shows_why(playe
     assert played == CASES[:REPLAYS_MAX]
     assert all(outcome.is_equal for outcome in outcomes)
     report = "\n".join(lines_of(outcomes, verbose=False))
-    assert f"replays: {REPLAYS_MAX} (at most {REPLAYS_MAX} in a run)" in report
+    assert f"replays: {REPLAYS_MAX}, of at most {REPLAYS_MAX} scenarios in a run" in report
     assert report.count("broke off: slow") == REPLAYS_MAX
+
+
+def test_the_versions_of_a_scenario_are_played_side_by_side_and_count_as_one(played: list[Case]) -> None:
+    several = next(cases for each in all_scenarios() if len(cases := each.cases()) > REPLAYS_MAX + 1)
+    outcomes = asyncio.run(Replays().play([different(case) for case in [*several, *CASES[:1]]], []))
+    assert played == [*several, *CASES[:1]]
+    assert all(outcome.is_equal for outcome in outcomes)
 
 
 def test_more_than_that_are_failures_of_the_run(played: list[Case]) -> None:

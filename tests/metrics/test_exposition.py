@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,22 @@ async def test_any_group_id_is_a_label_that_reads_back(tmp_path: Path) -> None:
         cut = shown - short - {OTHER}
         assert len(cut) == 2, "two long ids that begin alike stay two"
         assert all(len(each) == MAX_LABEL_CHARS for each in cut)
+
+
+async def test_o28_commits_are_counted_by_partitions_and_not_by_requests(tmp_path: Path) -> None:
+    def commits(client: WireClient) -> None:
+        make_topic(client, partitions=3)
+        several = commit(0)
+        (topic,) = several.topics
+        topic.partitions += [replace(topic.partitions[0], partition_index=index) for index in (1, 2)]
+        assert [each.error_code for each in client.ask(several, 8).topics[0].partitions] == [0, 0, 0]
+
+    async with running(tmp_path) as daemon:
+        await asked(daemon, commits)
+        found = samples(await scraped(daemon))
+        assert value(found, "muster_requests_total", api="OffsetCommit") == 1
+        assert value(found, "muster_offset_commits_total") == 3
+        assert value(found, "muster_group_commits_total", group="g") == 3
 
 
 async def test_offsets_that_are_deleted_are_counted_apart(tmp_path: Path) -> None:

@@ -295,12 +295,12 @@ async def a_rejoin_without_a_rebalance_does_not_change_the_session_timeout(run: 
 @scenario("3.56", versions=JOIN)
 async def the_session_starts_again_with_the_join_answer(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
-    bob.session_timeout_ms = 1_500
+    bob.session_timeout_ms = 4_000
     await stable(run, alice, bob)
     join = await alice.send_join()
     await run.until("PreparingRebalance", 2)
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(2.4)
     await bob.join(version)
     await alice.joined(join)
-    await asyncio.sleep(0.9)
+    await asyncio.sleep(2.0)
     await bob.heartbeat(note="more than a session after the last sign of life before the join")
