@@ -215,7 +215,8 @@ async def test_o28_commits_are_counted_by_partitions_and_not_by_requests(tmp_pat
         make_topic(client, partitions=3)
         several = commit(0)
         (topic,) = several.topics
-        topic.partitions += [replace(topic.partitions[0], partition_index=index) for index in (1, 2)]
+        first = topic.partitions[0]
+        topic.partitions = [first, *(replace(first, partition_index=index) for index in (1, 2))]
         assert [each.error_code for each in client.ask(several, 8).topics[0].partitions] == [0, 0, 0]
 
     async with running(tmp_path) as daemon:
