@@ -1,0 +1,100 @@
+"""Keeps what is known of the cluster's topics fresh: all of them now and then, and soon what somebody names."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from coordinator.backing.kafka.cluster import BackingCluster, BackingError
+from coordinator.backing.kafka.cluster_topics import ClusterTopics
+from coordinator.backing.kafka.tasks import spawn
+from coordinator.runtime.clock import boot_ms
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+REFRESH_MS: Final = 300_000
+"""Between two lists of all topics."""
+PAUSE_S: Final = 1.0
+"""Between two questions, whatever clients name: so long an unknown topic stays unknown."""
+WITH_IDS: Final = 10
+BY_ID: Final = 12
+"""The first versions of Metadata that show the ids of topics, and that may ask by them."""
+
+log = structlog.get_logger(__name__)
+
+
+class TopicWatch:
+    """Asks for one ClusterTopics. `start` once the cluster has started, `close` at the end."""
+
+    def __init__(self, cluster: BackingCluster, topics: ClusterTopics, refresh_ms: int = REFRESH_MS) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        self._refresh_ms = refresh_ms
+        self._listed_ms = 0
+        self._is_wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._complained = ""
+        topics.on_wanted = self._is_wanted.set
+
+    async def start(self) -> None:
+        """Know all topics, and go on looking. Raises BackingError if no broker says which there are."""
+        await self._list(boot_ms())
+        self._task = spawn(self._look_on())
+
+    async def close(self) -> None:
+        """Ask nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _look_on(self) -> None:
+        while True:
+            await self._until_due()
+            try:
+                await self._look()
+                self._complained = ""
+            except BackingError as error:
+                self._complain(str(error))
+            await asyncio.sleep(PAUSE_S)
+
+    async def _until_due(self) -> None:
+        """Wait for a name, for the next list, or for a topic whose end is to be confirmed."""
+        now_ms = boot_ms()
+        due_ms = self._listed_ms + self._refresh_ms
+        if (doubted_ms := self._topics.next_doubt_ms) is not None:
+            due_ms = min(due_ms, doubted_ms)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0, due_ms - now_ms) / 1_000):
+                await self._is_wanted.wait()
+
+    async def _look(self) -> None:
+        now_ms = boot_ms()
+        self._is_wanted.clear()
+        if now_ms >= self._listed_ms + self._refresh_ms:
+            await self._list(now_ms)
+        if names := self._topics.wanted():
+            self._topics.learn(await self._ask([MetadataRequestTopic(name=name) for name in names], WITH_IDS))
+        if ids := self._topics.doubts(now_ms):
+            asked = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
+            self._topics.judge(await self._ask(asked, BY_ID), now_ms)
+
+    async def _list(self, now_ms: int) -> None:
+        self._topics.learn_all(await self._ask(None, WITH_IDS))
+        self._listed_ms = now_ms
+
+    async def _ask(self, topics: list[MetadataRequestTopic] | None, min_version: int) -> MetadataResponse:
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        answer: MetadataResponse = await self._cluster.ask_any(request, min_version=min_version)
+        if answer.error_code != ErrorCode.NONE:
+            raise BackingError(f"Metadata: {ErrorCode(answer.error_code).name}")
+        return answer
+
+    def _complain(self, reason: str) -> None:
+        """Log a reason once, until it is another or is over."""
+        if self._complained != reason:
+            self._complained = reason
+            log.warning("the topics of the cluster are as they were known", reason=reason)

@@ -1,0 +1,83 @@
+"""The topics of a running Apache Kafka, as they are made, grow, go and come again while shards ask about them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from coordinator.backing.kafka.cluster_topics import ClusterTopics
+from coordinator.backing.kafka.topic_watch import TopicWatch
+from harness.kafka_broker import KafkaBroker
+from harness.observer import unique
+from tests.backing.kafka_node import running_cluster, until
+
+pytestmark = [pytest.mark.xdist_group("backing"), pytest.mark.asyncio]
+
+QUICK_MS = 300
+NEVER_MS = 3_600_000
+
+
+class Watched:
+    """The topics of a cluster, watched; and those that were found to be gone."""
+
+    def __init__(self) -> None:
+        self.deleted: list[tuple[str, bytes]] = []
+        self.topics = ClusterTopics(lambda name, topic_id: self.deleted.append((name, topic_id)), QUICK_MS)
+
+
+def made(kafka: KafkaBroker, name: str, partitions: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    wait(admin.create_topics([NewTopic(name, partitions, 1)]))
+
+
+def wait(asked: dict[str, Any]) -> None:
+    for outcome in asked.values():
+        outcome.result(30)
+
+
+@pytest_asyncio.fixture(params=[QUICK_MS], ids=["all of them often"])
+async def watched(kafka: KafkaBroker, request: pytest.FixtureRequest) -> AsyncIterator[Watched]:
+    found = Watched()
+    async with running_cluster(kafka.bootstrap) as cluster:
+        watch = TopicWatch(cluster, found.topics, request.param)
+        await watch.start()
+        yield found
+        await watch.close()
+
+
+async def test_a_topic_grows_goes_and_comes_again(kafka: KafkaBroker, watched: Watched) -> None:
+    topics, name = watched.topics, unique("watched")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    made(kafka, name)
+    await until(lambda: name in set(topics.names()), "it is listed")
+    first = topics.topic_id(name)
+    wait(admin.create_partitions([NewPartitions(name, 3)]))
+    await until(lambda: topics.partition_count(name) == 3, "it has grown")
+    wait(admin.delete_topics([name]))
+    await until(lambda: watched.deleted == [(name, first)], "it is gone")
+    made(kafka, name, 2)
+    await until(lambda: topics.partition_count(name) == 2, "it came again")
+    assert topics.topic_id(name) != first
+
+
+async def test_a_broker_that_is_away_deletes_nothing(kafka: KafkaBroker, watched: Watched) -> None:
+    name = unique("kept")
+    made(kafka, name)
+    await until(lambda: name in set(watched.topics.names()), "it is listed")
+    kafka.restart()
+    made(kafka, later := unique("later"))
+    await until(lambda: later in set(watched.topics.names()), "the list is read again")
+    assert watched.deleted == []
+    assert name in set(watched.topics.names())
+
+
+@pytest.mark.parametrize("watched", [NEVER_MS], indirect=True, ids=["one list only"])
+async def test_what_a_shard_names_is_known_soon(kafka: KafkaBroker, watched: Watched) -> None:
+    name = unique("named")
+    made(kafka, name, 2)
+    assert watched.topics.partition_count(name) is None
+    await until(lambda: watched.topics.partition_count(name) == 2, "it was asked about")
