@@ -24,7 +24,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Who owns a shard whose log is on another Kafka: what the log itself says, and no more.
     "coordinator/backing": ("coordinator.backing",),
     # The same over a network. It knows no groups.
-    "coordinator/backing/kafka": ("coordinator.backing", "coordinator.runtime.clock", "protocol"),
+    "coordinator/backing/kafka": (
+        "coordinator.backing",
+        "coordinator.runtime.clock",
+        "coordinator.topic_catalog",
+        "protocol",
+    ),
     # Groups whose log is there.
     "coordinator/backing/shards": (
         "coordinator.backing",
