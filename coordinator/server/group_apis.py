@@ -163,7 +163,8 @@ class GroupApis:
     def heartbeat(self, request: HeartbeatRequest, pending: Pending) -> None:
         """Heartbeat (key 12): a classic group's answer reveals nothing stored, and never waits for the disk."""
         runner = self._runtime.runner_for(request.group_id)
-        if runner.shard is not None and not runner.shard.prepares_heartbeats(request.group_id):
+        shard = runner.shard
+        if runner.may_answer or (shard is not None and not shard.prepares_heartbeats(request.group_id)):
             self.route(request, pending)
             return
         error = _prepare_heartbeat(runner, request)(self._runtime.now_ms())
@@ -176,7 +177,7 @@ class GroupApis:
         or the group has become a consumer group.
         """
         runner, now_ms = self._runtime.runner_for(request.group_id), self._runtime.now_ms
-        shard, group_id = runner.shard, request.group_id
+        shard, group_id = _prepared_by(runner), request.group_id
         if shard is None or not shard.prepares_heartbeats(group_id):
             return None
         heartbeat, answers = shard.prepare_heartbeat(request), self._answers_of(version)
@@ -202,7 +203,7 @@ class GroupApis:
         """
         runner, now_ms = self._runtime.runner_for(request.group_id), self._runtime.now_ms
         has_consumer_groups = self._has_consumer_groups
-        shard, seen = runner.shard, runner.position
+        shard, seen = _prepared_by(runner), runner.position
         steady = None if shard is None else shard.prepare_steady(request)
         if steady is None:
             return None
@@ -225,7 +226,7 @@ class GroupApis:
         A prepared commit is current while the same shard, not loaded again, would store all of the partitions.
         """
         runner, wall_ms = self._runtime.runner_for(request.group_id), self._runtime.wall_ms
-        shard = runner.shard
+        shard = _prepared_by(runner)
         commit = None if shard is None else shard.prepare_commit(request, version)
         template = None if commit is None else template_of_commit(request, version, frame)
         if commit is None or template is None:
@@ -403,6 +404,11 @@ def _reply_steady(pending: Pending, answer: EncodedResponse, steady: SteadyHeart
     moved = steady.beat(now_ms)
     assert moved, "what holds can be handled"
     pending.reply(answer)
+
+
+def _prepared_by(runner: ShardRunner[Shard]) -> Shard | None:
+    """The shard that prepares requests; None if it is not loaded, or if each has to ask whether it may answer."""
+    return None if runner.may_answer else runner.shard
 
 
 def _prepare_heartbeat(runner: ShardRunner[Shard], request: HeartbeatRequest) -> Heartbeat:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from coordinator.groups.classic.states import EMPTY, STABLE
 from coordinator.shard.shard import Shard
+from harness.doubles.fake_pending import FakePending
 from protocol.errors import ErrorCode
+from protocol.framing import encode_request
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.server.asking import commit, committed, fetch
-from tests.server.joining import SESSION_MS, beat, join, leave, sync
+from tests.server.joining import SESSION_MS, beat, join, joining, leave, sync
 from tests.server.shard_world import ShardWorld
+from tests.server.test_prepared import CLIENT_ID, apis_of
 
 
 class Lease:
@@ -86,3 +90,35 @@ def test_nobody_is_expired_who_could_not_be_heard(world: ShardWorld, lease: Leas
     world.time_ms += 1
     world.fire_due()
     assert shard_of(world).groups["m"].state is EMPTY
+
+
+def requests_that_clients_repeat(world: ShardWorld) -> dict[int, tuple[Any, int]]:
+    """By API key, with its version; each would be prepared where nobody else can have the shard."""
+    joined = joined_member(world)
+    assert committed(world.answer(commit(1), 8)) == ErrorCode.NONE
+    epoch = world.answer(joining(), 1).member_epoch
+    steady = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=epoch)
+    return {12: (beat(joined), 4), 68: (steady, 1), 8: (commit(2), 8)}
+
+
+@pytest.mark.parametrize("key", [8, 12, 68])
+def test_nothing_is_prepared_past_the_lease(world: ShardWorld, key: int) -> None:
+    """What is answered by its bytes does not ask whether the node may answer."""
+    request, version = requests_that_clients_repeat(world)[key]
+    prepare = apis_of(world).prepare()[key]
+    frame = encode_request(request, version, 0, CLIENT_ID)
+    assert prepare(request, version, frame) is None
+    world.runner.may_answer = None
+    assert prepare(request, version, frame) is not None
+
+
+def test_a_heartbeat_asks_the_lease_too(world: ShardWorld, lease: Lease) -> None:
+    """Most are answered without the shard's runner."""
+    request, _ = requests_that_clients_repeat(world)[12]
+    heartbeat = apis_of(world).handlers()[12]
+    for is_running, error in ((True, ErrorCode.NONE), (False, ErrorCode.NOT_COORDINATOR)):
+        lease.is_running = is_running
+        pending = FakePending(4)
+        heartbeat(request, cast(Any, pending))
+        world.end_turn()
+        assert pending.answer.error_code == error
