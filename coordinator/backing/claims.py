@@ -34,6 +34,14 @@ class ClaimKind(Enum):
     SEALED = auto()
 
 
+class Endpoint(NamedTuple):
+    """Where clients find a node that they know through the listener of this name."""
+
+    listener: str
+    host: str
+    port: int
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What a node says of a log, in a batch of its own."""
@@ -44,6 +52,8 @@ class Claim:
     """After the next claim was acknowledged this owner, or one before it, may answer for so long."""
     was_active: bool = False
     """Of a release: whether its owner had waited for all owners before it, so the next need not."""
+    endpoints: tuple[Endpoint, ...] = ()
+    """Where the node is found, for those that send clients to it."""
 
     @property
     def ends_waiting(self) -> bool:

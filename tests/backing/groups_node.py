@@ -7,7 +7,7 @@ import uuid
 from dataclasses import replace
 from typing import Any, cast
 
-from coordinator.backing.kafka.backing_log import BackingLog
+from coordinator.backing.kafka.backing_log import BackingLog, OwnNode
 from coordinator.backing.kafka.cluster import BackingCluster
 from coordinator.backing.kafka.shard_driver import ShardDriver
 from coordinator.backing.kafka.topic import BackingTopic
@@ -58,7 +58,9 @@ class GroupsNode(MortalNode):
             log = BackedLog(f"{topic.name}-{partition}", self._sending(partition))
             shard = BackedShard(self._new_runner(partition, log), log, self.runtime)
             flusher.hosts[log] = self.shards[partition] = shard
-        self.log = BackingLog(self.cluster, topic, node_id, self.shards, self.runtime.wall_ms, PATIENT)
+        self.log = BackingLog(
+            self.cluster, topic, OwnNode(node_id), self.shards, self.runtime.wall_ms, PATIENT
+        )
         self.drivers = self.log.drivers
         for partition, shard in self.shards.items():
             shard.attach(self.drivers[partition])

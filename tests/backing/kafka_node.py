@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Self
 
-from coordinator.backing.kafka.backing_log import BackingLog
+from coordinator.backing.claims import Endpoint
+from coordinator.backing.kafka.backing_log import BackingLog, OwnNode
 from coordinator.backing.kafka.cluster import BackingCluster
 from coordinator.backing.kafka.fetched import FetchedBatch
 from coordinator.backing.kafka.shard_driver import ShardDriver
@@ -24,6 +25,10 @@ PARTITIONS = 3
 
 def wall_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def own_node(node_id: int) -> OwnNode:
+    return OwnNode(node_id, (Endpoint("PLAINTEXT", f"node-{node_id}", 9_000 + node_id),))
 
 
 class Counters:
@@ -110,7 +115,7 @@ class KafkaNode(MortalNode):
     ) -> None:
         self.cluster = BackingCluster(bootstrap)
         self.shards = {partition: Counters() for partition in range(topic.partition_count)}
-        self.log = BackingLog(self.cluster, topic, node_id, self.shards, wall_ms, timing)
+        self.log = BackingLog(self.cluster, topic, own_node(node_id), self.shards, wall_ms, timing)
         self.drivers = self.log.drivers
 
     async def own(self, partition: int = 0) -> None:

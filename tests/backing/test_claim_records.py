@@ -6,7 +6,7 @@ from struct import pack
 
 import pytest
 
-from coordinator.backing.claims import SEAL_EPOCH, Claim, ClaimKind, Writer
+from coordinator.backing.claims import SEAL_EPOCH, Claim, ClaimKind, Endpoint, Writer
 from coordinator.backing.kafka.claim_records import (
     CLAIM_TYPE,
     UnreadableClaimError,
@@ -28,7 +28,8 @@ WALL_MS = 1_700_000_000_000
 @pytest.mark.parametrize("kind", ClaimKind)
 @pytest.mark.parametrize("was_active", [False, True])
 def test_a_claim_is_read_as_it_was_written(kind: ClaimKind, was_active: bool) -> None:
-    claim = Claim(kind, 7, 10_000, was_active)
+    endpoints = (Endpoint("PLAINTEXT", "h", 9_092), Endpoint("OUTSIDE", "::1", 65_535))
+    claim = Claim(kind, 7, 10_000, was_active, endpoints)
     assert read_claim(claim_record(claim, WRITER, WALL_MS)) == claim
 
 
@@ -53,7 +54,7 @@ def test_another_record_is_no_claim() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, b"", b"\x00", b"\x00\x00", pack(">hbiibb", 0, 3, 1, 1, 0, 0), pack(">hb", 1, 0)]
+    "value", [None, b"", b"\x00", b"\x00\x00", pack(">hbiibbb", 0, 3, 1, 1, 0, 1, 0), pack(">hb", 1, 0)]
 )
 def test_a_claim_that_cannot_be_read_is_not_passed_over(value: bytes | None) -> None:
     """Who may write the log is not known then: also of a later version, of another kind, or of a hand."""

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from coordinator.backing.claims import ClaimKind
+from coordinator.backing.claims import ClaimKind, Endpoint
 from coordinator.backing.kafka.backing_log import prepared_topic
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError, Lane, OpenConnection
 from coordinator.backing.kafka.fetched import FetchedBatch
@@ -23,6 +23,7 @@ from tests.backing.kafka_node import (
     PARTITIONS,
     TIMING,
     KafkaNode,
+    own_node,
     running_cluster,
     stop_reading,
     until,
@@ -49,6 +50,29 @@ async def test_what_one_node_wrote_another_takes_over(kafka: KafkaBroker, topic:
         assert [driver.foreign_batches for driver in (*first.drivers.values(), *second.drivers.values())] == [
             0
         ] * 6
+
+
+async def test_every_node_knows_where_the_owner_is(kafka: KafkaBroker, topic: BackingTopic) -> None:
+    async with KafkaNode(kafka.bootstrap, topic, 1) as first, KafkaNode(kafka.bootstrap, topic, 2) as second:
+        moves: list[int] = []
+        second.drivers[0].on_moved = moves.append
+
+        async def all_know(endpoints: tuple[Endpoint, ...] | None) -> None:
+            await until(lambda: found(first) == found(second) == endpoints, f"both know {endpoints}")
+
+        for owner, number in ((first, 1), (second, 2)):
+            await owner.own()
+            await all_know(own_node(number).endpoints)
+            owner.drivers[0].advise(False)
+            await all_know(None)
+        assert moves == [0, 0, 0, 0]
+        assert second.drivers[1].owner is None
+
+
+def found(node: KafkaNode) -> tuple[Endpoint, ...] | None:
+    """Where the node sends clients of shard 0."""
+    owner = node.drivers[0].owner
+    return None if owner is None else owner.endpoints
 
 
 async def test_a_node_of_the_past_writes_and_answers_nothing(kafka: KafkaBroker, topic: BackingTopic) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
+from coordinator.backing.claims import Endpoint
 from coordinator.backing.kafka.cluster import BackingCluster
 from coordinator.backing.kafka.epochs import Epochs
 from coordinator.backing.kafka.self_test import check_fencing
@@ -37,6 +39,14 @@ async def prepared_topic(
     return topic
 
 
+@dataclass(frozen=True, slots=True)
+class OwnNode:
+    """This node, as its claims name it."""
+
+    node_id: int
+    endpoints: tuple[Endpoint, ...] = ()
+
+
 class BackingLog:
     """`drivers` has one for each partition. `start` begins to follow; `close` stops without a release."""
 
@@ -44,7 +54,7 @@ class BackingLog:
         self,
         cluster: BackingCluster,
         topic: BackingTopic,
-        node_id: int,
+        own: OwnNode,
         hosts: Mapping[int, ShardHost],
         wall_ms: Callable[[], int],
         timing: OwnershipTiming | None = None,
@@ -54,10 +64,10 @@ class BackingLog:
         self.drivers: dict[int, ShardDriver] = {}
         self._tail = Tail(cluster, topic, self.drivers)
         self._sender = Sender(cluster, topic, self._tail.catch_up)
-        ports = Ports(self._sender, Epochs(cluster, topic.name), wall_ms)
+        ports = Ports(self._sender, Epochs(cluster, topic.name), wall_ms, own.endpoints)
         timing = timing or OwnershipTiming()
         for partition, host in hosts.items():
-            self.drivers[partition] = ShardDriver(partition, Ownership(node_id, timing), host, ports)
+            self.drivers[partition] = ShardDriver(partition, Ownership(own.node_id, timing), host, ports)
         self._warming: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:

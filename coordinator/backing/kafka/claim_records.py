@@ -10,8 +10,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from coordinator.backing.claims import Claim, ClaimKind, Writer
-from protocol.codec.codec import data, decode, encode
+from coordinator.backing.claims import Claim, ClaimKind, Endpoint, Writer
+from protocol.codec.codec import data, decode, encode, struct
 from protocol.codec.primitives import Int8, Int32, Int64
 from protocol.errors import DecodeError
 from protocol.records.records import Record
@@ -34,6 +34,15 @@ class ClaimKey:
     producer_id: Int64
 
 
+@struct
+class ClaimEndpoint:
+    """`claims.Endpoint`."""
+
+    listener: str
+    host: str
+    port: Int32
+
+
 @data(versions="0", flexible="0+")
 class ClaimValue:
     """`claims.Claim`; `kind` is 0 claimed, 1 released, 2 sealed."""
@@ -42,6 +51,7 @@ class ClaimValue:
     node_id: Int32
     lease_ms: Int32
     was_active: bool
+    endpoints: list[ClaimEndpoint]
 
 
 def claim_record(claim: Claim, writer: Writer, wall_ms: int) -> Record:
@@ -52,6 +62,9 @@ def claim_record(claim: Claim, writer: Writer, wall_ms: int) -> Record:
         node_id=claim.node_id,
         lease_ms=claim.lease_ms,
         was_active=claim.was_active,
+        endpoints=[
+            ClaimEndpoint(listener=each.listener, host=each.host, port=each.port) for each in claim.endpoints
+        ],
     )
     return Record(key, _PREFIX.pack(VALUE_VERSION) + encode(value, VALUE_VERSION), wall_ms)
 
@@ -65,6 +78,7 @@ def read_claim(record: Record) -> Claim | None:
         if value is None or value[: _PREFIX.size] != _PREFIX.pack(VALUE_VERSION):
             raise UnreadableClaimError(f"the claim at offset {record.offset} is of a version not known here")
         read = decode(ClaimValue, VALUE_VERSION, value, _PREFIX.size)
-        return Claim(_KINDS[read.kind], read.node_id, read.lease_ms, read.was_active)
+        endpoints = tuple(Endpoint(each.listener, each.host, each.port) for each in read.endpoints)
+        return Claim(_KINDS[read.kind], read.node_id, read.lease_ms, read.was_active, endpoints)
     except (DecodeError, KeyError) as error:
         raise UnreadableClaimError(f"the claim at offset {record.offset} cannot be read: {error}") from None

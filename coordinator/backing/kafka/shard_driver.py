@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import structlog
 
 from coordinator.backing import events
-from coordinator.backing.claims import Claim
+from coordinator.backing.claims import Claim, ClaimKind, Endpoint
 from coordinator.backing.events import AppendError, OutgoingBatch
 from coordinator.backing.kafka.claim_records import claim_record
 from coordinator.backing.kafka.cluster import BackingError
@@ -56,6 +56,8 @@ class Ports:
     sender: Sender
     epochs: Epochs
     wall_ms: Callable[[], int]
+    endpoints: tuple[Endpoint, ...] = ()
+    """Where clients find this node, said with every claim."""
 
 
 class ShardDriver:
@@ -73,6 +75,9 @@ class ShardDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._complaint = ""
         self._asking: set[asyncio.Task[None]] = set()
+        self._told: Claim | None = None
+        self.on_moved: Callable[[int], None] = lambda partition: None
+        """Called with the partition when `owner` is another."""
 
     # What the shard's host may do.
 
@@ -85,6 +90,12 @@ class ShardDriver:
     def can_write(self) -> bool:
         """Whether `write` may be called."""
         return self.ownership.can_write(boot_ms())
+
+    @property
+    def owner(self) -> Claim | None:
+        """The claim of the node that has the shard, as far as the log is read; None if none has."""
+        latest = self.ownership.book.latest
+        return None if latest is None or latest.claim.kind is not ClaimKind.CLAIMED else latest.claim
 
     def advise(self, is_wanted: bool) -> None:
         """Whether this node is to own the shard, as newest advice has it."""
@@ -148,6 +159,9 @@ class ShardDriver:
             ACTIONS[type(action)](self, action)
         self._host.after_event()
         self._arm()
+        if (owner := self.owner) != self._told:
+            self._told = owner
+            self.on_moved(self.partition)
 
     def _arm(self) -> None:
         """Be there when something is due. The loop's clock may stand still while the machine sleeps: then late."""
@@ -194,7 +208,8 @@ class ShardDriver:
         if self._encoded[0] != batch.number:
             content: Any = batch.content
             if isinstance(content, Claim):
-                content = encode_batch([claim_record(content, batch.writer, self._ports.wall_ms())])
+                claim = replace(content, endpoints=self._ports.endpoints)
+                content = encode_batch([claim_record(claim, batch.writer, self._ports.wall_ms())])
             set_producer(content, BatchProducer(*batch.writer, batch.base_sequence))
             self._encoded = batch.number, bytes(content)
         return self._encoded[1]
