@@ -201,7 +201,7 @@ class Ownership:
             case AppendError.FENCED:
                 self._lose(now_ms)
             case AppendError.OUT_OF_SEQUENCE:
-                self._reopen(now_ms)
+                self._distrust(now_ms)
 
     def _on_write_wanted(self, event: WriteWanted, now_ms: int) -> None:
         assert self.can_write(now_ms), f"a write while {self.state}"
@@ -297,10 +297,11 @@ class Ownership:
         self._send(self.appender.write(self._claim, 1), now_ms)
 
     def _distrust(self, now_ms: int) -> None:
-        """The epoch may be of a producer id of the past: ask again.
+        """The epoch may be of a producer id of the past, or the log not what it was taken for: ask again.
 
         An id that was in the log when this node asked is older than the one that it was given, and may be sealed.
-        One that came since may be the newer, which no node could claim any more if it were sealed.
+        One that came since may be the newer, which no node could claim any more if it were sealed. Not at once:
+        it may go wrong again, and an id has no more than 32,767 epochs.
         """
         self._let_go(OwnershipTrigger.REOPENED)
         self._again_at_ms = now_ms + self._timing.retry_ms

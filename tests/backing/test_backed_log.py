@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 from coordinator.backing.shards.backed_log import BackedLog
+from coordinator.backing.shards.backed_shard import BackedShard
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.shard.shard import Shard
+from harness.doubles.topics import Topics
 from protocol.records.batch import parse_header
 from protocol.records.records import Record, encode_batch
 from storage.files import StorageError
@@ -100,3 +107,23 @@ def test_the_next_ownership_begins_with_nothing_of_the_last() -> None:
     sent.log.hand_over()
     sent.log.written(2)
     assert (sent.log.durable_offset, sent.flushed) == (201, [None, None])
+
+
+def test_a_shard_that_is_let_go_sends_nothing_that_still_waits() -> None:
+    """The release would be behind it, and its clients were told nothing of it."""
+    sent = Sent()
+    closed: list[object] = []
+    runner = SimpleNamespace(
+        kind=SimpleNamespace(new_shard=lambda number: Shard(number, GroupSettings(), Topics())), partition=0
+    )
+    runtime = SimpleNamespace(close_shard=lambda runner, done: closed.append(runner))
+    shard = BackedShard(cast(Any, runner), sent.log, cast(Any, runtime))
+    sent.append(1)
+    sent.append(1)
+    sent.log.flush(sent.flushed.append)
+    sent.log.hand_over()
+    shard.retire()
+    assert closed == [runner]
+    sent.log.written(1)
+    assert not sent.log.has_work
+    assert len(sent.batches) == 1

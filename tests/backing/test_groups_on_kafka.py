@@ -199,3 +199,19 @@ async def test_after_a_lease_that_lapsed_members_have_their_whole_sessions(
         assert driver.ownership.book.latest == claims
         assert await member.beat(node) == ErrorCode.NONE
         assert await member.commit(node, 1) == ErrorCode.NONE
+
+
+async def test_a_shard_that_failed_is_read_anew(kafka: KafkaBroker, topic: BackingTopic) -> None:
+    """Its node goes on proving itself, so no other would take it."""
+    member = Member()
+    async with GroupsNode(kafka.bootstrap, topic, 1) as node:
+        await node.own(GROUP)
+        await member.join(node)
+        assert await member.commit(node, 1) == ErrorCode.NONE
+        runner = node.runner_of(GROUP)
+        runner.fail_on(KeyError("a bug"), "an event")
+        assert runner.state is not ACTIVE
+        await until(lambda: runner.state is ACTIVE, "it serves again")
+        assert await member.beat(node) == ErrorCode.NONE
+        assert await member.commit(node, 2) == ErrorCode.NONE
+        assert await committed(node) == 2

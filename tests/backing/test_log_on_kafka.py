@@ -306,6 +306,8 @@ SOUND = {
     "unclean.leader.election.enable": "false",
     "message.timestamp.type": "LogAppendTime",
     "min.compaction.lag.ms": "60000",
+    "delete.retention.ms": "86400000",
+    "max.message.bytes": "1048588",
 }
 
 
@@ -320,6 +322,8 @@ SOUND = {
         ),
         ("message.timestamp.type", "CreateTime", "the cluster forgets whom to fence by a batch's time"),
         ("min.compaction.lag.ms", "0", "a claim could be gone before the owner before it has seen it"),
+        ("delete.retention.ms", "86399999", "who follows slowly would keep what was deleted"),
+        ("max.message.bytes", "1048587", "what a group writes at once would be refused"),
     ],
 )
 async def test_a_topic_that_would_break_a_promise_is_refused(setting: str, value: str, sentence: str) -> None:

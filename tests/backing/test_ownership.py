@@ -374,8 +374,10 @@ def test_a_batch_of_unknown_outcome_is_sent_again_as_it_was() -> None:
 def test_it_reopens_when_it_is_out_of_sequence() -> None:
     node = Node().active()
     node.write()
-    assert node.fail(AppendError.OUT_OF_SEQUENCE) == [Drop(), AskEpoch(node.now_ms)]
+    assert node.fail(AppendError.OUT_OF_SEQUENCE) == [Drop()]
     assert node.state is INITIATING
+    assert node.tick(node.now_ms + TIMING.retry_ms - 1) == [], "a claim that is refused may be so again"
+    assert node.tick(node.now_ms + 1) == [AskEpoch(node.now_ms)]
 
 
 def test_it_begins_anew_when_the_log_has_lost_what_it_acknowledged() -> None:

@@ -17,7 +17,7 @@ from coordinator.backing.kafka.sender import Sender
 from coordinator.backing.kafka.shard_driver import Ports, ShardDriver, ShardHost
 from coordinator.backing.kafka.tail import Tail
 from coordinator.backing.kafka.tasks import spawn
-from coordinator.backing.kafka.topic import BackingTopic, ensure_topic
+from coordinator.backing.kafka.topic import BackingTopic, check_brokers, ensure_topic
 from coordinator.backing.ownership import Ownership, OwnershipTiming
 
 PROBE_SUFFIX: Final = "-probe"
@@ -30,6 +30,7 @@ async def prepared_topic(
     cluster: BackingCluster, name: str, partition_count: int, wall_ms: int
 ) -> BackingTopic:
     """The topic, on a cluster that was found to fence. Raises BackingError if either will not do."""
+    await check_brokers(cluster)
     probe = await ensure_topic(cluster, name + PROBE_SUFFIX, 1)
     await cluster.follow(probe.name)
     await check_fencing(cluster, probe, wall_ms)

@@ -11,22 +11,25 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection, CloseReason, create_conn
 from aiokafka.errors import KafkaError
-from aiokafka.structs import TopicPartition
 
 from coordinator.backing.kafka.tasks import spawn
 from coordinator.runtime.clock import boot_ms
 from protocol.carried import CarriedRequest, NoCommonVersionError
-from protocol.errors import DecodeError
+from protocol.errors import DecodeError, ErrorCode
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 REQUEST_TIMEOUT_S: Final = 5.0
 """For an answer, a connection or a login. What holds an append or a Fetch up for longer is not waited for."""
 CLIENT_ID: Final = "muster"
 NO_LEADER: Final = -1
+LEADERLESS_RETRY_S: Final = 0.5
+NEVER_MAKES_TOPICS: Final = 4
+"""The first version of Metadata that may ask for a topic without having it made."""
 
 
 class BackingError(Exception):
@@ -53,6 +56,13 @@ class OpenConnection:
     opened_ms: int
 
 
+class BrokerAddress(NamedTuple):
+    """Where a broker is found."""
+
+    host: str
+    port: int
+
+
 class BackingCluster:
     """One cluster and the one topic of it that is followed. `start` before anything else, `close` at the end.
 
@@ -66,7 +76,9 @@ class BackingCluster:
             "request_timeout_ms": int(REQUEST_TIMEOUT_S * 1_000),
             **(security or {}),
         }
-        self._client: AIOKafkaClient | None = None
+        self._is_closed = False
+        self._brokers: dict[int, BrokerAddress] = {}
+        self._leaders: dict[int, int] = {}
         self._connections: dict[tuple[int, Lane], OpenConnection] = {}
         self._locks: dict[tuple[int, Lane], asyncio.Lock] = {}
         self._topic = ""
@@ -81,13 +93,18 @@ class BackingCluster:
         client = AIOKafkaClient(bootstrap_servers=self._bootstrap, **self._arguments)
         try:
             await client.bootstrap()
+            self._brokers = {
+                int(broker.nodeId): BrokerAddress(broker.host, broker.port)
+                for broker in client.cluster.brokers()
+            }
         except (KafkaError, OSError, ValueError) as error:
-            await client.close()
             raise BackingError(f"no Kafka broker answers on {self._bootstrap}: {error}") from None
-        self._client = client
+        finally:
+            await client.close()
 
     async def close(self) -> None:
-        """Close all connections; what is not answered yet ends with UnavailableError."""
+        """Close all connections, for good; what is not answered yet ends with UnavailableError."""
+        self._is_closed = True
         if self._refreshing is not None:
             self._refreshing.cancel()
             with suppress(asyncio.CancelledError):
@@ -95,42 +112,68 @@ class BackingCluster:
         for opened in self._connections.values():
             opened.connection.close()
         self._connections.clear()
-        if self._client is not None:
-            await self._client.close()
 
     # Who leads what.
 
     @property
-    def _metadata(self) -> AIOKafkaClient:
-        assert self._client is not None, "start() comes first"
-        return self._client
-
-    @property
     def node_ids(self) -> list[int]:
         """The ids of the brokers, sorted."""
-        return sorted(broker.nodeId for broker in self._metadata.cluster.brokers())
+        return sorted(self._brokers)
 
     async def follow(self, topic: str) -> None:
         """Keep in touch with who leads the partitions of `topic`."""
-        self._topic = topic
-        self._metadata.add_topic(topic)
-        await self._metadata.force_metadata_update()
-        self.on_refreshed()
+        self._topic, self._leaders = topic, {}
+        self.refresh_soon()
+        assert self._refreshing is not None
+        with suppress(TimeoutError):  # A topic that nobody leads yet is looked for on and on.
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                await asyncio.shield(self._refreshing)
 
     def leader_of(self, partition: int) -> int | None:
         """The broker that leads a partition of the topic, as far as is known; None: none does."""
-        leader = self._metadata.cluster.leader_for_partition(TopicPartition(self._topic, partition))
-        return None if leader in (None, NO_LEADER) else int(leader)
+        leader = self._leaders.get(partition, NO_LEADER)
+        return None if leader == NO_LEADER else leader
 
     def refresh_soon(self) -> None:
         """Ask who leads what, as what is known turned out to be of the past."""
-        if self._refreshing is None or self._refreshing.done():
+        if not self._is_closed and (self._refreshing is None or self._refreshing.done()):
             self._refreshing = spawn(self._refresh())
 
     async def _refresh(self) -> None:
-        # False where no broker answered: those who wait ask again.
-        await self._metadata.force_metadata_update()
-        self.on_refreshed()
+        """Ask until each partition has a leader: without one nobody reads it, and nobody would ask again."""
+        while True:
+            with suppress(UnavailableError):  # Those who wait ask again.
+                await self._ask_who_leads()
+            self.on_refreshed()
+            if self._leaders and NO_LEADER not in self._leaders.values():
+                return
+            await asyncio.sleep(LEADERLESS_RETRY_S)
+
+    async def _ask_who_leads(self) -> None:
+        # aiokafka's own question would have the cluster make a topic that was deleted.
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False
+        )
+        try:
+            answer: MetadataResponse = await self.ask_any(request, min_version=NEVER_MAKES_TOPICS)
+        except UnavailableError:
+            await self._find_brokers_again()
+            return
+        if answer.brokers:
+            self._brokers = {each.node_id: BrokerAddress(each.host, each.port) for each in answer.brokers}
+        self._leaders = {
+            partition.partition_index: partition.leader_id
+            for topic in answer.topics
+            if topic.name == self._topic
+            for partition in topic.partitions
+        }
+
+    async def _find_brokers_again(self) -> None:
+        """All may have moved to where only the name of the cluster leads."""
+        try:
+            await self.start()
+        except BackingError as error:
+            raise UnavailableError(str(error)) from None
 
     # Requests.
 
@@ -138,13 +181,15 @@ class BackingCluster:
         """The connection to a broker, opened if it is not. Raises UnavailableError."""
         where = node_id, lane
         async with self._locks.setdefault(where, asyncio.Lock()):
+            if self._is_closed:
+                raise UnavailableError("this node is closed")
             opened = self._connections.get(where)
             if opened is None or not opened.connection.connected():
                 opened = self._connections[where] = await self._connected(node_id)
             return opened
 
     async def _connected(self, node_id: int) -> OpenConnection:
-        broker = self._metadata.cluster.broker_metadata(node_id)
+        broker = self._brokers.get(node_id)
         if broker is None:
             raise UnavailableError(f"broker {node_id} is not in the cluster's metadata")
         try:
@@ -194,6 +239,14 @@ class BackingCluster:
             with suppress(UnavailableError):
                 return await self.ask(node_id, message, min_version=min_version, max_version=max_version)
         return await self.ask(last, message, min_version=min_version, max_version=max_version)
+
+
+def error_of(code: int) -> ErrorCode:
+    """The error of this code; one that only later versions of Kafka know is one of the server's."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _words(error: Exception) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.backing.claims import Writer
-from coordinator.backing.kafka.cluster import BackingCluster, UnavailableError
+from coordinator.backing.kafka.cluster import BackingCluster, UnavailableError, error_of
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
@@ -58,4 +58,4 @@ class Epochs:
 
 def _check(what: str, transactional_id: str, error_code: int) -> None:
     if error_code != ErrorCode.NONE:
-        raise UnavailableError(f"{what}, transactional id {transactional_id}: {ErrorCode(error_code).name}")
+        raise UnavailableError(f"{what}, transactional id {transactional_id}: {error_of(error_code).name}")

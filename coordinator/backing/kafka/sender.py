@@ -21,6 +21,7 @@ from coordinator.backing.kafka.cluster import (
     Lane,
     OpenConnection,
     UnavailableError,
+    error_of,
 )
 from coordinator.backing.kafka.fetched import Fetched
 from coordinator.backing.kafka.tasks import spawn
@@ -34,6 +35,8 @@ from protocol.messages.produce import (
 )
 
 ALL_REPLICAS: Final = -1
+PRODUCE_BY_ID: Final = 13
+"""The first version that names a topic by its id: one that was made again is not written to."""
 PRODUCE_TIMEOUT_MS: Final = 3_000
 """For so long the leader waits for the other replicas before it answers that it does not know."""
 
@@ -65,7 +68,7 @@ def produce_request(topic: BackingTopic, batches: Mapping[int, bytes]) -> Produc
 
 def outcome_of(result: PartitionProduceResponse) -> Outcome:
     """What an answer says of a batch."""
-    error = ErrorCode(result.error_code)
+    error = error_of(result.error_code)
     if error is ErrorCode.NONE:
         return result.base_offset
     if error in FENCED:
@@ -98,9 +101,12 @@ class Sender:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         # When the newest Fetch to the end was sent, by partition and broker.
         self._read_ms: dict[tuple[int, int], int] = {}
+        self._is_closed = False
 
     def send(self, partition: int, batch: Appending) -> None:
         """Send a batch to the partition's leader; one that still waits to be sent is replaced."""
+        if self._is_closed:
+            return
         leader = self._cluster.leader_of(partition)
         if leader is None:
             self._cluster.refresh_soon()
@@ -123,6 +129,7 @@ class Sender:
 
     async def close(self) -> None:
         """Send nothing more, and call back nobody."""
+        self._is_closed = True
         for task in self._tasks.values():
             task.cancel()
         for task in self._tasks.values():
@@ -159,13 +166,13 @@ class Sender:
     async def _produce(self, node_id: int, opened: OpenConnection, ready: dict[int, Appending]) -> None:
         request = produce_request(self._topic, {partition: each.data for partition, each in ready.items()})
         try:
-            answer = await self._cluster.ask_over(opened, request)
+            answer = await self._cluster.ask_over(opened, request, min_version=PRODUCE_BY_ID)
         except BackingError as error:
             self._fail(ready, str(error))
             return
         for each in answer.responses:
             for result in each.partition_responses:
-                ready.pop(result.index).done(self._outcome(node_id, result))
+                _tell(ready.pop(result.index), self._outcome(node_id, result))
         self._fail(ready, "the answer does not name them")
 
     def _outcome(self, node_id: int, result: PartitionProduceResponse) -> Outcome:
@@ -176,7 +183,7 @@ class Sender:
                 topic=self._topic.name,
                 partition=result.index,
                 broker=node_id,
-                error=ErrorCode(result.error_code).name,
+                error=error_of(result.error_code).name,
             )
         if outcome is AppendError.RETRIABLE:
             self._cluster.refresh_soon()
@@ -191,4 +198,12 @@ class Sender:
         )
         self._cluster.refresh_soon()
         for each in waiting.values():
-            each.done(AppendError.RETRIABLE)
+            _tell(each, AppendError.RETRIABLE)
+
+
+def _tell(batch: Appending, outcome: Outcome) -> None:
+    """What a shard makes of it must not keep others from hearing of theirs."""
+    try:
+        batch.done(outcome)
+    except Exception:
+        log.exception("a shard cannot take the outcome of its append")

@@ -75,6 +75,7 @@ class ShardDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._complaint = ""
         self._asking: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         self._told: Claim | None = None
         self.on_moved: Callable[[int], None] = lambda partition: None
         """Called with the partition when `owner` is another."""
@@ -84,12 +85,12 @@ class ShardDriver:
     @property
     def may_answer(self) -> bool:
         """Whether to answer, without writing, from the state that the host has."""
-        return self.ownership.may_answer(boot_ms())
+        return not self._is_closed and self.ownership.may_answer(boot_ms())
 
     @property
     def can_write(self) -> bool:
         """Whether `write` may be called."""
-        return self.ownership.can_write(boot_ms())
+        return not self._is_closed and self.ownership.can_write(boot_ms())
 
     @property
     def owner(self) -> Claim | None:
@@ -108,6 +109,7 @@ class ShardDriver:
 
     async def close(self) -> None:
         """Do nothing more, whatever is on its way."""
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         for task in self._asking:
@@ -140,12 +142,22 @@ class ShardDriver:
             log_start_offset=log_start_offset,
             high_watermark=high_watermark,
         )
-        self._begin = log_start_offset
+        self._begin = max(0, log_start_offset)  # Kafka says -1 where it does not say.
         self._handle(events.LogLost())
 
     # Events and actions.
 
     def _handle(self, event: events.OwnershipEvent) -> None:
+        """Carry out what an event leads to. A shard that fails at it is read anew, as after any other surprise."""
+        if self._is_closed:
+            return
+        try:
+            self._carry_out(event)
+        except Exception:
+            log.exception("a shard on Kafka failed, and is read anew", partition=self.partition)
+            self._carry_out(events.LogLost())
+
+    def _carry_out(self, event: events.OwnershipEvent) -> None:
         before = self.ownership.state
         actions = self.ownership.handle(event, boot_ms())
         if self.ownership.state is not before:

@@ -16,6 +16,7 @@ from coordinator.backing.kafka.cluster import (
     Lane,
     OpenConnection,
     UnavailableError,
+    error_of,
 )
 from coordinator.backing.kafka.fetched import Fetched, fetched
 from coordinator.backing.kafka.tasks import spawn
@@ -125,7 +126,7 @@ class Tail:
         sent_ms = boot_ms()
         answer = await self._cluster.ask_over(opened, request, min_version=FETCH_BY_ID)
         if answer.error_code != ErrorCode.NONE:
-            raise UnavailableError(f"Fetch: {ErrorCode(answer.error_code).name}")
+            raise UnavailableError(f"Fetch: {error_of(answer.error_code).name}")
         is_well = True
         for topic in answer.responses:
             for data in topic.partitions:
@@ -139,20 +140,30 @@ class Tail:
             return True  # It has begun anew meanwhile, or read this over another connection.
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             follower.on_position_gone(data.log_start_offset, data.high_watermark)
-            return True
+            return False
         if data.error_code != ErrorCode.NONE:
-            self._complain(about, ErrorCode(data.error_code).name)
+            self._complain(about, error_of(data.error_code).name)
             return False
         try:
             follower.on_fetched(fetched(data, position, node_id, sent_ms))
         except (CorruptBatch, DecodeError, UnreadableClaimError) as error:
             self._complain(about, str(error))  # It stays where it is, and the others are read on.
             return False
+        except Exception as error:
+            # A shard that fails is a bug of ours, and must not keep the others from being read.
+            self._complain(about, f"{type(error).__name__}: {error}", error)
+            return False
         self._complained.pop(about, None)
         return True
 
-    def _complain(self, about: str, reason: str) -> None:
+    def _complain(self, about: str, reason: str, trace: Exception | None = None) -> None:
         """Log a reason once, until it is another or is over."""
         if self._complained.get(about) != reason:
             self._complained[about] = reason
-            log.warning("the log on Kafka cannot be read", topic=self._topic.name, about=about, reason=reason)
+            log.warning(
+                "the log on Kafka cannot be read",
+                topic=self._topic.name,
+                about=about,
+                reason=reason,
+                exc_info=trace,
+            )

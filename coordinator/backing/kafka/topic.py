@@ -14,22 +14,31 @@ from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeC
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
 CREATE_TIMEOUT_MS: Final = 4_000
 SHOWN_RETRY_S: Final = 0.1
 SHOWN_ATTEMPTS_MAX: Final = 100
 REPLICAS_MAX: Final = 3
-COMPACTION_LAG_MS_MIN: Final = 60_000
-"""A claim must not go while the owner before it may answer, which might never see it."""
+AT_LEAST: Final[Mapping[str, tuple[int, str]]] = {
+    "min.compaction.lag.ms": (60_000, "a claim could be gone before the owner before it has seen it"),
+    "delete.retention.ms": (86_400_000, "who follows slowly would keep what was deleted"),
+    "max.message.bytes": (1_048_588, "what a group writes at once would be refused"),
+}
+"""The smallest numbers that a topic may have, and why."""
+PRODUCER_EXPIRATION: Final = "producer.id.expiration.ms"
+PRODUCER_EXPIRATION_MS_MIN: Final = 86_400_000
+"""An epoch is used for half a day at most (`OwnershipTiming.epoch_life_ms`), and repeated by then."""
 SETTINGS: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
     "message.timestamp.type": "LogAppendTime",
-    "min.compaction.lag.ms": str(COMPACTION_LAG_MS_MIN),
+    "min.compaction.lag.ms": "60000",
     "max.compaction.lag.ms": "3600000",
     "min.cleanable.dirty.ratio": "0.1",
     "segment.bytes": str(32 * 1024 * 1024),
     "delete.retention.ms": str(7 * 86_400_000),
     "unclean.leader.election.enable": "false",
+    "max.message.bytes": "1048588",
 }
 """Of a topic that Muster makes. An epoch may be half a day old, so a seal and what it shuts out stay for days."""
 REQUIRED: Final[Mapping[str, tuple[str, str]]] = {
@@ -75,12 +84,28 @@ def check_settings(name: str, settings: Mapping[str, str]) -> None:
     for setting, (wanted, why) in REQUIRED.items():
         if settings.get(setting) != wanted:
             raise BackingError(f"topic {name} has {setting}={settings.get(setting)} and not {wanted}: {why}")
-    lag_ms = int(settings.get("min.compaction.lag.ms", "0"))
-    if lag_ms < COMPACTION_LAG_MS_MIN:
-        raise BackingError(
-            f"topic {name} has min.compaction.lag.ms={lag_ms} and not at least {COMPACTION_LAG_MS_MIN}: "
-            "a claim could be gone before the owner before it has seen it"
+    for setting, (at_least, why) in AT_LEAST.items():
+        found = int(settings.get(setting, "0"))
+        if found < at_least:
+            raise BackingError(f"topic {name} has {setting}={found} and not at least {at_least}: {why}")
+
+
+async def check_brokers(cluster: BackingCluster) -> None:
+    """Raises BackingError if a broker forgets whom it fences while an epoch may still be used."""
+    for node_id in cluster.node_ids:
+        resource = DescribeConfigsResource(
+            resource_type=BROKER_RESOURCE,
+            resource_name=str(node_id),
+            configuration_keys=[PRODUCER_EXPIRATION],
         )
+        (result,) = (await cluster.ask(node_id, DescribeConfigsRequest(resources=[resource]))).results
+        _check(f"reading the settings of broker {node_id}", result.error_code, result.error_message)
+        for setting in result.configs:  # Brokers before 3.4 have it under another name, for seven days.
+            if int(setting.value or 0) < PRODUCER_EXPIRATION_MS_MIN:
+                raise BackingError(
+                    f"broker {node_id} has {PRODUCER_EXPIRATION}={setting.value} and not at least "
+                    f"{PRODUCER_EXPIRATION_MS_MIN}: it would take writes of a node that has lost its shards"
+                )
 
 
 def _warnings(name: str, settings: Mapping[str, str], replicas: int) -> tuple[str, ...]:

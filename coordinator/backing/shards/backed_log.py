@@ -89,6 +89,10 @@ class BackedLog:
         if self._in_flight is None:
             self.drop()
 
+    def fail_back(self) -> None:
+        """Raises StorageError: what was not kept is not cut off here, its owner reads all of it anew."""
+        raise StorageError("fail back", self.directory, "its owner reads it anew")
+
     def drop(self) -> None:
         """The ownership is over: whatever is on its way, this node does not hear of it."""
         self._staged.clear()

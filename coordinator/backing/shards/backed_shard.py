@@ -14,9 +14,13 @@ from coordinator.backing.kafka.shard_driver import ShardDriver
 from coordinator.backing.shards.backed_log import BackedLog
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.loading import Loaded
-from coordinator.runtime.shard_states import ACTIVE, ELSEWHERE
+from coordinator.runtime.shard_states import ACTIVE, ELSEWHERE, FAILED, LOADING
 from coordinator.shard.bulk_replay import BulkReplay
 from coordinator.shard.shard import Shard
+
+
+class ShardFailedError(Exception):
+    """A shard that serves has lost its state, by a bug: it has to be read anew."""
 
 
 class Times(Protocol):
@@ -36,7 +40,7 @@ class BackedShard:
         self._log = backed_log
         self._runtime = runtime
         self._driver: ShardDriver | None = None
-        self._has_lapsed = False
+        self._has_lapsed = self._is_serving = False
         self._follow_anew()
         runner.may_answer = self._may_answer
 
@@ -66,13 +70,14 @@ class BackedShard:
         assert self._driver is not None
         self._replay.finish()
         self._log.begin(self._driver.position)
-        self._has_lapsed = False
+        self._has_lapsed, self._is_serving = False, True
         loaded = self._shard.loaded(self._runtime.now_ms(), self._runtime.wall_ms())
         self.runner.take()
         self.runner.start(Loaded(self._shard, loaded, self._replay.records, self._replay.skipped))
 
     def retire(self) -> None:
         """Answer nothing new. Whether what waits took effect its clients are not told, as in Kafka."""
+        self._is_serving = False
         self._runtime.close_shard(self.runner, _nothing)
         self._log.give_up()
 
@@ -83,14 +88,20 @@ class BackedShard:
 
     def drop(self) -> None:
         """Forget everything: the log is read anew."""
+        self._is_serving = False
         if self.runner.state is not ELSEWHERE:
             self._runtime.close_shard(self.runner, _nothing)
         self._log.drop()
         self._follow_anew()
 
     def after_event(self) -> None:
-        """Send what waits, and go on where the lease had lapsed: for that time no member is held to anything."""
+        """Send what waits, and go on where the lease had lapsed: for that time no member is held to anything.
+
+        Raises ShardFailedError: its driver begins anew then, as with all that it cannot explain.
+        """
         assert self._driver is not None
+        if self._is_serving and self.runner.state in (LOADING, FAILED):
+            raise ShardFailedError(f"partition {self.runner.partition}")
         if self._log.has_work and self._driver.can_write:
             self._log.hand_over()
         if self._has_lapsed and self.runner.state is ACTIVE and self._driver.may_answer:
