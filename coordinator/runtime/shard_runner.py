@@ -113,6 +113,8 @@ class ShardRunner(Generic[S]):
         self.final: FinalState | None = None  # For a snapshot, after `stop`; None if the log fails after all.
         self.may_answer: Callable[[], bool] | None = None
         """Whether this node still leads the shard; None: nobody else can. Set for a log that others may take."""
+        self.has_room: Callable[[], bool] = _always
+        """Whether such a log takes more for now. Others wait for room by themselves."""
         self._host = host
         self._open_batch = OpenBatch(durable_log, max_batch_bytes, codec)
         # Request and API version of each parked request. Weak, so no value may refer to its key: a request whose
@@ -136,13 +138,20 @@ class ShardRunner(Generic[S]):
             error = self.kind.loading_answer(request) if is_loading else ErrorCode.NOT_COORDINATOR
             self.fail_one(pending, error)
             return
-        if self.may_answer is not None and not self.may_answer():
-            self.fail_one(pending, ErrorCode.NOT_COORDINATOR)
+        if self.may_answer is not None and (error := self._refusal(request)):
+            self.fail_one(pending, error)
             return
         if self.durable_log.state is not LOG_ACTIVE and type(request) in self.kind.may_write:
             self.fail_one(pending, NO_ROOM_ANSWER)
             return
         self._handle_request(pending, RequestReceived(request, context, self._host.wall_ms()))
+
+    def _refusal(self, request: Any) -> ErrorCode:
+        """Of a log that others may take: why a request is refused; NONE if it is not."""
+        if self.may_answer is not None and not self.may_answer():
+            return ErrorCode.NOT_COORDINATOR
+        is_refused = type(request) in self.kind.may_write and not self.has_room()
+        return NO_ROOM_ANSWER if is_refused else ErrorCode.NONE
 
     def _handle_request(self, pending: PendingRequest, event: RequestReceived) -> None:
         self._current = pending
@@ -424,6 +433,10 @@ class ShardRunner(Generic[S]):
         self.state = next_state(TRANSITIONS, self.state, trigger)
         if self.state is not ACTIVE:
             self.shard = None
+
+
+def _always() -> bool:
+    return True
 
 
 def _take_current(runner: ShardRunner[Any]) -> PendingRequest | None:

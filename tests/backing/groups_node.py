@@ -11,7 +11,7 @@ from coordinator.backing.kafka.backing_log import BackingLog, OwnNode
 from coordinator.backing.kafka.cluster import BackingCluster
 from coordinator.backing.kafka.shard_driver import ShardDriver
 from coordinator.backing.kafka.topic import BackingTopic
-from coordinator.backing.shards.backed_log import BackedLog
+from coordinator.backing.shards.backed_log import BackedLog, Room
 from coordinator.backing.shards.backed_shard import BackedFlusher, BackedShard
 from coordinator.backing.states import ACTIVE
 from coordinator.effects import RequestContext
@@ -54,8 +54,9 @@ class GroupsNode(MortalNode):
         flusher = BackedFlusher()
         self.runtime = Runtime(Clock(), cast(Any, flusher), lambda _: None, 1 << 20)
         self.shards: dict[int, BackedShard] = {}
+        room = Room()
         for partition in range(topic.partition_count):
-            log = BackedLog(f"{topic.name}-{partition}", self._sending(partition))
+            log = BackedLog(f"{topic.name}-{partition}", self._sending(partition), room)
             shard = BackedShard(self._new_runner(partition, log), log, self.runtime)
             flusher.hosts[log] = self.shards[partition] = shard
         self.log = BackingLog(

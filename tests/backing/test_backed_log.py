@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from coordinator.backing.shards.backed_log import BackedLog
+import pytest
+
+from coordinator.backing.shards.backed_log import BackedLog, Room
 from coordinator.backing.shards.backed_shard import BackedShard
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.shard.shard import Shard
@@ -14,14 +17,16 @@ from protocol.records.batch import parse_header
 from protocol.records.records import Record, encode_batch
 from storage.files import StorageError
 
+ONE_RECORD_BYTES = len(encode_batch([Record(b"k", b"v", 1)]))
+
 
 class Sent:
     """What a log has sent, and the flushes that are over."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room | None = None) -> None:
         self.batches: list[tuple[bytearray, int]] = []
         self.flushed: list[StorageError | None] = []
-        self.log = BackedLog("muster-0", self._send)
+        self.log = BackedLog("muster-0", self._send, room or Room())
         self.log.begin(100)
 
     def _send(self, batch: bytearray, record_count: int) -> int:
@@ -127,3 +132,20 @@ def test_a_shard_that_is_let_go_sends_nothing_that_still_waits() -> None:
     sent.log.written(1)
     assert not sent.log.has_work
     assert len(sent.batches) == 1
+
+
+@pytest.mark.parametrize("end", [BackedLog.give_up, BackedLog.drop], ids=["it lets go", "it is dropped"])
+def test_what_all_logs_have_staged_has_one_bound(end: Callable[[BackedLog], None]) -> None:
+    """What is on its way does not count: of each log that is one batch."""
+    room = Room(limit_bytes=150)
+    first, second = Sent(room), Sent(room)
+    first.append(1)
+    assert (room.staged_bytes, room.is_left) == (ONE_RECORD_BYTES, True)
+    second.append(1)
+    second.append(1)
+    assert not room.is_left
+    first.log.flush(first.flushed.append)
+    first.log.hand_over()
+    assert (room.staged_bytes, room.is_left) == (2 * ONE_RECORD_BYTES, True)
+    end(second.log)
+    assert room.staged_bytes == 0

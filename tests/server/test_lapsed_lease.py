@@ -92,6 +92,17 @@ def test_nobody_is_expired_who_could_not_be_heard(world: ShardWorld, lease: Leas
     assert shard_of(world).groups["m"].state is EMPTY
 
 
+def test_what_writes_is_refused_while_the_log_takes_no_more(world: ShardWorld) -> None:
+    """And what does not is answered: that a cluster takes nothing is no reason to have members leave."""
+    joined = joined_member(world)
+    world.runner.has_room = lambda: False
+    assert committed(world.ask(commit(2), 8).answer) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.ask(join(), 3).answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.ask(beat(joined), 4).answer.error_code == ErrorCode.NONE
+    world.runner.has_room = lambda: True
+    assert committed(world.answer(commit(2), 8)) == ErrorCode.NONE
+
+
 def requests_that_clients_repeat(world: ShardWorld) -> dict[int, tuple[Any, int]]:
     """By API key, with its version; each would be prepared where nobody else can have the shard."""
     joined = joined_member(world)

@@ -20,6 +20,23 @@ from storage.producers.producer_state import ProducerState
 NO_LEADER_EPOCH: Final = -1
 
 
+STAGED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of all logs of a node together: Kafka takes nothing for a while now and then, and clients try on."""
+
+
+class Room:
+    """What all logs of a node have staged, and whether there may be more."""
+
+    def __init__(self, limit_bytes: int = STAGED_BYTES_MAX) -> None:
+        self.staged_bytes = 0
+        self._limit_bytes = limit_bytes
+
+    @property
+    def is_left(self) -> bool:
+        """Whether another write may be taken."""
+        return self.staged_bytes < self._limit_bytes
+
+
 class _Staged(NamedTuple):
     batch: bytearray
     record_count: int
@@ -35,8 +52,9 @@ class BackedLog:
     failure: StorageError | None = None
     """Kafka's refusals end an ownership, and with it the log's epoch: see `BackedShard`."""
 
-    def __init__(self, name: str, send: Callable[[bytearray, int], int]) -> None:
+    def __init__(self, name: str, send: Callable[[bytearray, int], int], room: Room) -> None:
         """`send` takes a batch and the number of its records, and returns the number by which it is known."""
+        self.room = room
         self.directory = Path(name)  # For messages.
         self.next_offset = self.durable_offset = 0
         self.producers: Any = SimpleNamespace(state=ProducerState(), settle=lambda: None)
@@ -57,6 +75,7 @@ class BackedLog:
         base_offset = self.next_offset
         self.next_offset += header.record_count
         self._staged.append(_Staged(batch, header.record_count, self.next_offset))
+        self.room.staged_bytes += len(batch)
         return Appended(base_offset, self.next_offset - 1)
 
     def flush(self, done: OnFlushed) -> None:
@@ -72,6 +91,7 @@ class BackedLog:
     def hand_over(self) -> None:
         """Send the next batch. Only while `has_work`, and while its owner can write."""
         staged = self._staged.popleft()
+        self.room.staged_bytes -= len(staged.batch)
         self._in_flight = self._send(staged.batch, staged.record_count), staged
 
     def written(self, number: int) -> None:
@@ -85,7 +105,7 @@ class BackedLog:
 
     def give_up(self) -> None:
         """Nothing that was not sent will be."""
-        self._staged.clear()
+        self._unstage()
         if self._in_flight is None:
             self.drop()
 
@@ -95,10 +115,14 @@ class BackedLog:
 
     def drop(self) -> None:
         """The ownership is over: whatever is on its way, this node does not hear of it."""
-        self._staged.clear()
+        self._unstage()
         self._in_flight = None
         if self._flush is not None:
             self._end_flush()
+
+    def _unstage(self) -> None:
+        self.room.staged_bytes -= sum(len(each.batch) for each in self._staged)
+        self._staged.clear()
 
     def _end_flush(self) -> None:
         assert self._flush is not None

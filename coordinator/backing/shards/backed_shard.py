@@ -43,6 +43,7 @@ class BackedShard:
         self._has_lapsed = self._is_serving = False
         self._follow_anew()
         runner.may_answer = self._may_answer
+        runner.has_room = lambda: backed_log.room.is_left
 
     def attach(self, driver: ShardDriver) -> None:
         """The driver that decides on this shard."""
