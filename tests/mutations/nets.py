@@ -7,6 +7,7 @@ a test that fails there, or is skipped, would be credited with catches it never 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -30,6 +31,7 @@ COPIED = (
 )
 SEEDS = 2_000
 TIMEOUT_S = 900
+PATIENCE_S = "30"  # For what a mutant keeps from coming.
 TEST_TIMEOUT_S = 240  # A mutant that hangs is caught by the test that hangs.
 PYTEST = ("pytest", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", f"timeout={TEST_TIMEOUT_S}")
 
@@ -85,5 +87,8 @@ def seed_passes(whole: Path, options: tuple[str, ...], seed: int) -> bool:
 def _run(copy: Path, *module: str) -> str:
     command = [sys.executable, "-m", *module]
     assert copy != ROOT  # What runs here may be broken.
-    ran = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    env = os.environ | {"MUSTER_PATIENCE_S": PATIENCE_S}
+    ran = subprocess.run(
+        command, cwd=copy, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
     return ran.stdout
