@@ -206,11 +206,14 @@ def one_by_one(batches: list[bytearray], onto: Shard | None = None) -> Shard:
     return shard
 
 
-def in_bulk(batches: list[bytearray]) -> Shard:
+def in_bulk(batches: list[bytearray], finish_after: int = 100) -> Shard:
+    """By one replay, which is finished after every so many batches and at the end."""
     shard = fresh_shard()
     replay = BulkReplay(shard)
-    for data in batches:
+    for number, data in enumerate(batches, start=1):
         replay.replay_batch(data, parse_header(data))
+        if number % finish_after == 0:
+            replay.finish()
     replay.finish()
     return shard
 
@@ -227,11 +230,12 @@ def assert_same(batches: list[bytearray]) -> None:
         with pytest.raises((DecodeError, CorruptBatch)):  # Which one is a matter of who looks first.
             in_bulk(batches)
         return
-    replayed = in_bulk(batches)
-    assert replayed.offsets == expected.offsets
-    assert replayed.stored == expected.stored
-    assert consumer_groups_of(replayed) == consumer_groups_of(expected)
-    assert sorted(replayed.offsets.group_ids()) == sorted(expected.offsets.group_ids())
+    for finish_after in (100, 1, 2):
+        replayed = in_bulk(batches, finish_after)
+        assert replayed.offsets == expected.offsets
+        assert replayed.stored == expected.stored
+        assert consumer_groups_of(replayed) == consumer_groups_of(expected)
+        assert sorted(replayed.offsets.group_ids()) == sorted(expected.offsets.group_ids())
 
 
 def test_a_load_leaves_nothing_to_the_collector() -> None:

@@ -85,17 +85,19 @@ class CommittedOffsets:
         return offsets
 
     def put_all(self, group_id: str, topic: str, offsets: TopicOffsets) -> None:
-        """Replay the newest commits of a group in a topic, outside transactions.
+        """Replay the newest commits of a group in a topic, outside transactions. `offsets` are the shard's now.
 
-        An offset that a transaction committed, by a later record, stays (O2).
+        An offset of a later record stays: a transaction may have committed one meanwhile (O2).
         """
         topics = self._by_group.setdefault(group_id, {})
-        of_transactions = topics.get(topic)
-        topics[topic] = offsets
-        for partition, committed in () if of_transactions is None else of_transactions.items():
-            known = offsets.get(partition)
+        kept, added = topics.get(topic), offsets
+        if kept is None or len(kept) <= len(offsets):
+            kept, added = offsets, kept or TopicOffsets()
+        topics[topic] = kept
+        for partition, committed in added.items():
+            known = kept.get(partition)
             if known is None or known.log_offset < committed.log_offset:
-                offsets.put(partition, committed)
+                kept.put(partition, committed)
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """Replay a tombstone; for an offset that does not exist it changes nothing.

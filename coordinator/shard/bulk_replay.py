@@ -53,7 +53,10 @@ UNUSUAL: Final = ~0x3FFE
 
 
 class BulkReplay:
-    """Replays a log, from its start, into a fresh shard; `finish` has to be called before the shard is used."""
+    """Replays a log, from its start, into a fresh shard; `finish` has to be called before the shard is used.
+
+    It may be called now and then before that, too: what is gathered, and every name, is given up then.
+    """
 
     def __init__(self, shard: Shard) -> None:
         self.records = 0
@@ -86,6 +89,7 @@ class BulkReplay:
         """
         self._by_prefix.clear()
         self._by_key.clear()
+        self._shared.clear()
         for name in list(self._by_name):
             self._shard.replay(NewestCommits(*name, self._by_name.pop(name)), NO_OFFSET)
 

@@ -8,9 +8,14 @@ from typing import Any, cast
 
 import pytest
 
+from coordinator.backing.kafka.fetched import FetchedBatch
 from coordinator.backing.shards.backed_log import BackedLog, Room
-from coordinator.backing.shards.backed_shard import BackedShard
+from coordinator.backing.shards.backed_shard import FINISH_EVERY_RECORDS, BackedShard
+from coordinator.effects import CoordinatorRecord
+from coordinator.groups.classic.records import new_offset_commit_tombstone
 from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.record_codec import encode_record
+from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from coordinator.shard.shard import Shard
 from harness.doubles.topics import Topics
 from protocol.records.batch import parse_header
@@ -114,24 +119,45 @@ def test_the_next_ownership_begins_with_nothing_of_the_last() -> None:
     assert (sent.log.durable_offset, sent.flushed) == (201, [None, None])
 
 
-def test_a_shard_that_is_let_go_sends_nothing_that_still_waits() -> None:
-    """The release would be behind it, and its clients were told nothing of it."""
-    sent = Sent()
+def backed_shard(log: BackedLog) -> tuple[BackedShard, list[object]]:
+    """A shard of groups on this log, and the runners that were closed."""
     closed: list[object] = []
     runner = SimpleNamespace(
         kind=SimpleNamespace(new_shard=lambda number: Shard(number, GroupSettings(), Topics())), partition=0
     )
     runtime = SimpleNamespace(close_shard=lambda runner, done: closed.append(runner))
-    shard = BackedShard(cast(Any, runner), sent.log, cast(Any, runtime))
+    return BackedShard(cast(Any, runner), log, cast(Any, runtime)), closed
+
+
+def test_a_shard_that_is_let_go_sends_nothing_that_still_waits() -> None:
+    """The release would be behind it, and its clients were told nothing of it."""
+    sent = Sent()
+    shard, closed = backed_shard(sent.log)
     sent.append(1)
     sent.append(1)
     sent.log.flush(sent.flushed.append)
     sent.log.hand_over()
     shard.retire()
-    assert closed == [runner]
+    assert closed == [shard.runner]
     sent.log.written(1)
     assert not sent.log.has_work
     assert len(sent.batches) == 1
+
+
+def test_a_follower_keeps_nothing_of_groups_that_are_gone() -> None:
+    """However long it follows, and however many groups come and go meanwhile."""
+    shard, _ = backed_shard(Sent().log)
+    for number in range(FINISH_EVERY_RECORDS // 2 + 10):
+        group = f"g{number}"
+        key = OffsetCommitKey(group=group, topic="orders", partition=0)
+        committed = CoordinatorRecord(key, OffsetCommitValue(offset=1, metadata="", commit_timestamp=1))
+        tombstone = new_offset_commit_tombstone(group, "orders", 0)
+        records = [Record(*encode_record(each), 1) for each in (committed, tombstone)]
+        batch = encode_batch(records, base_offset=2 * number)
+        shard.follow(FetchedBatch(parse_header(batch), batch, None))
+    assert len(shard._replay._by_name) <= 10
+    assert len(shard._replay._shared) <= 20
+    assert list(shard._shard.offsets.group_ids()) == []
 
 
 @pytest.mark.parametrize("end", [BackedLog.give_up, BackedLog.drop], ids=["it lets go", "it is dropped"])

@@ -7,7 +7,7 @@ loads nothing. While another owns the shard its runner is ELSEWHERE and answers 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from coordinator.backing.kafka.fetched import FetchedBatch
 from coordinator.backing.kafka.shard_driver import ShardDriver
@@ -17,6 +17,9 @@ from coordinator.runtime.loading import Loaded
 from coordinator.runtime.shard_states import ACTIVE, ELSEWHERE, FAILED, LOADING
 from coordinator.shard.bulk_replay import BulkReplay
 from coordinator.shard.shard import Shard
+
+FINISH_EVERY_RECORDS: Final = 4_000
+"""What a follower gathers: it may follow for months, and has to serve within a turn of the loop."""
 
 
 class ShardFailedError(Exception):
@@ -52,6 +55,7 @@ class BackedShard:
     def _follow_anew(self) -> None:
         self._shard: Shard = self.runner.kind.new_shard(self.runner.partition)
         self._replay = BulkReplay(self._shard)
+        self._finished_at = 0
 
     def _may_answer(self) -> bool:
         """Whether nobody else can have taken the shard by now."""
@@ -65,6 +69,9 @@ class BackedShard:
     def follow(self, batch: FetchedBatch) -> None:
         """Take in a batch that another owner wrote."""
         self._replay.replay_batch(batch.buffer, batch.header)
+        if self._replay.records - self._finished_at >= FINISH_EVERY_RECORDS:
+            self._replay.finish()
+            self._finished_at = self._replay.records
 
     def serve(self) -> None:
         """Answer and write from now on."""
