@@ -27,6 +27,8 @@ class FollowedBatch(NamedTuple):
     last_offset: int
     writer: Writer
     claim: Claim | None
+    leader_epoch: int = 0
+    """Of the leader that was given it."""
 
 
 class Followed(NamedTuple):
@@ -36,6 +38,8 @@ class Followed(NamedTuple):
     next_offset: int
     high_watermark: int
     sent_ms: int
+    leader_epoch: int = 0
+    """Of the leader that answered."""
 
 
 class EpochGiven(NamedTuple):

@@ -90,6 +90,8 @@ class Ownership:
         # What was read.
         self._position = 0
         self._is_caught_up = False
+        self._leader_epoch = self._read_epoch = -1  # Of who answers, and of who was given the newest batch.
+        self._said_epoch = -1  # That in which this node said again that it is the owner.
         # The claim, and what is written under it.
         self._known_ids: frozenset[int] = frozenset()  # Producer ids in the log when the epoch was asked for.
         self.appender = Appender()
@@ -143,7 +145,9 @@ class Ownership:
         return actions
 
     def _on_followed(self, event: Followed, now_ms: int) -> None:
+        self._leader_epoch = max(self._leader_epoch, event.leader_epoch)
         for batch in event.batches:
+            self._read_epoch = max(self._read_epoch, batch.leader_epoch)
             if batch.claim is not None:
                 self.book.take(batch.base_offset, batch.writer, batch.claim)
             elif self.state in CLAIMED and batch.base_offset > self._claim_offset:
@@ -153,8 +157,10 @@ class Ownership:
         is_whole = event.next_offset >= event.high_watermark
         self._is_caught_up |= is_whole
         # An answer that does not reach the end may lack another's claim. One whose end is below what this node has
-        # written comes from a leader of the past.
-        if is_whole and event.high_watermark >= self._acked_end and self.state in CLAIMED:
+        # written comes from a leader of the past. A new one may not have heard yet how far the one before came:
+        # it has, when it shows a batch of its own.
+        is_known = event.high_watermark >= self._acked_end and event.leader_epoch <= self._read_epoch
+        if is_whole and is_known and self.state in CLAIMED:
             self.lease.prove(event.sent_ms)
 
     def _on_epoch_given(self, event: EpochGiven, now_ms: int) -> None:
@@ -215,6 +221,7 @@ class Ownership:
         if not is_dropped:
             self._drop()
         self.book = ClaimBook()
+        self._leader_epoch = self._read_epoch = self._said_epoch = -1
 
     # Steps: what is due in each state.
 
@@ -269,7 +276,10 @@ class Ownership:
     def _when_claim_due(self, now_ms: int) -> None:
         """Say again who owns the shard, or that nobody does: once what is on its way has come."""
         due_ms = self._last_write_ms + self._timing.keep_alive_ms if self.state is ACTIVE else now_ms
+        if self._leader_epoch > max(self._read_epoch, self._said_epoch):
+            due_ms = now_ms  # Until the new leader shows a batch of its own, nothing that is read is a proof.
         if self.appender.in_flight is None and now_ms >= due_ms:
+            self._said_epoch = self._leader_epoch
             self._send(self.appender.write(self._claim, 1), now_ms)
 
     # What is asked and sent.

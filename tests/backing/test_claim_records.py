@@ -80,7 +80,7 @@ def batch(records: list[Record], base_offset: int, writer: Writer = WRITER) -> b
 
 def read(buffer: bytes, position: int = 0, high_watermark: int = 100) -> Fetched:
     return fetched(
-        PartitionData(partition_index=0, high_watermark=high_watermark, records=buffer), position, 1, 5
+        PartitionData(partition_index=0, high_watermark=high_watermark, records=buffer), position, 1, 5, 0
     )
 
 

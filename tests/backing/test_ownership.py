@@ -338,6 +338,42 @@ def test_an_answer_that_ends_below_what_was_written_is_no_proof() -> None:
     assert not node.ownership.may_answer(4_000)
 
 
+def fetched_of(node: Node, leader_epoch: int, *batches: FollowedBatch) -> list[events.OwnershipAction]:
+    """The whole log as the leader of this epoch shows it, asked for now."""
+    return node.handle(events.Followed(batches, node.end_offset, node.end_offset, node.now_ms, leader_epoch))
+
+
+def test_a_new_leader_proves_nothing_before_it_shows_a_batch_of_its_own() -> None:
+    """It may not have heard yet that a claim of another, of which the one before it spoke, is kept."""
+    node = Node().active()
+    node.now_ms = 2_500
+    actions = fetched_of(node, 1)
+    assert not node.ownership.may_answer(node.now_ms + 2_999)
+    assert [each.batch.content for each in actions if isinstance(each, Send)] == [node.sent.content]
+    assert node.sent.content.kind is ClaimKind.CLAIMED, "it says again who it is, and sees what comes before"
+    node.now_ms = 3_000
+    assert fetched_of(node, 1) == [], "once"
+    said = node.sent
+    node.acknowledge()
+    assert node.ownership.may_answer(5_999)
+    node.now_ms = 4_000
+    fetched_of(node, 1)
+    assert not node.ownership.may_answer(6_000), "its batch is not shown yet"
+    at = node.end_offset - 1
+    fetched_of(node, 1, FollowedBatch(at, at, OWN, said.content, 1))
+    assert node.ownership.may_answer(6_999)
+    node.now_ms = 5_000
+    assert fetched_of(node, 1) == []
+    assert node.ownership.may_answer(7_999)
+
+
+def test_whom_a_new_leader_refuses_was_overtaken() -> None:
+    node = Node().active()
+    fetched_of(node, 1)
+    assert node.fail(AppendError.FENCED) == [Drop()]
+    assert node.state is FOLLOWING
+
+
 def test_a_lease_that_has_lapsed_comes_back() -> None:
     node = Node().active()
     node.now_ms = 60_000

@@ -63,6 +63,9 @@ async def test_a_fetch_proves_what_was_when_it_was_sent(clock: Clock) -> None:
     follower = Follower()
 
     class Cluster:
+        def leader_epoch_of(self, _: int) -> int:
+            return 5
+
         async def ask_over(self, *_: object, **__: object) -> FetchResponse:
             clock.ms += TOOK_MS
             data = PartitionData(partition_index=0, high_watermark=0)
@@ -70,7 +73,24 @@ async def test_a_fetch_proves_what_was_when_it_was_sent(clock: Clock) -> None:
 
     reader = Tail(cast(BackingCluster, Cluster()), TOPIC, {0: follower})
     await reader.catch_up(cast(OpenConnection, None), 7, [0])
-    assert [(each.sent_ms, each.node_id) for each in follower.given] == [(ASKED_MS, 7)]
+    assert [(each.sent_ms, each.node_id, each.leader_epoch) for each in follower.given] == [(ASKED_MS, 7, 5)]
+
+
+async def test_a_fetch_names_the_epoch_of_the_leader_that_it_means(clock: Clock) -> None:
+    """A broker that leads in another refuses it."""
+    asked: list[Any] = []
+
+    class Cluster:
+        def leader_epoch_of(self, _: int) -> int:
+            return 5
+
+        async def ask_over(self, _: object, request: Any, **__: object) -> FetchResponse:
+            asked.append(request.topics[0].partitions[0].current_leader_epoch)
+            return FetchResponse(responses=[])
+
+    reader = Tail(cast(BackingCluster, Cluster()), TOPIC, {0: Follower()})
+    await reader.catch_up(cast(OpenConnection, None), 7, [0])
+    assert asked == [5]
 
 
 async def test_an_append_proves_what_was_when_it_was_sent(
@@ -102,7 +122,7 @@ async def test_a_batch_is_acknowledged_by_all_replicas() -> None:
 async def test_a_partition_is_read_when_it_is_read_to_its_end(next_offset: int, is_read: bool) -> None:
     """A batch goes out over a new connection only then."""
     sender = Sender(cast(BackingCluster, None), TOPIC, cast(Any, None))
-    sender.on_fetched(0, Fetched(0, next_offset, 10, (), 7, ASKED_MS))
+    sender.on_fetched(0, Fetched(0, next_offset, 10, (), 7, ASKED_MS, 0))
     opened = OpenConnection(cast(Any, None), ASKED_MS - 1)
     assert sender._is_read(0, 7, opened) is is_read
 

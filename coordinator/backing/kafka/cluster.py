@@ -28,8 +28,8 @@ REQUEST_TIMEOUT_S: Final = 5.0
 CLIENT_ID: Final = "muster"
 NO_LEADER: Final = -1
 LEADERLESS_RETRY_S: Final = 0.5
-NEVER_MAKES_TOPICS: Final = 4
-"""The first version of Metadata that may ask for a topic without having it made."""
+WITH_LEADER_EPOCHS: Final = 7
+"""The first version of Metadata that has them; from 4 on it may ask for a topic without having it made."""
 
 
 class BackingError(Exception):
@@ -79,6 +79,7 @@ class BackingCluster:
         self._is_closed = False
         self._brokers: dict[int, BrokerAddress] = {}
         self._leaders: dict[int, int] = {}
+        self._leader_epochs: dict[int, int] = {}
         self._connections: dict[tuple[int, Lane], OpenConnection] = {}
         self._locks: dict[tuple[int, Lane], asyncio.Lock] = {}
         self._topic = ""
@@ -134,6 +135,10 @@ class BackingCluster:
         leader = self._leaders.get(partition, NO_LEADER)
         return None if leader == NO_LEADER else leader
 
+    def leader_epoch_of(self, partition: int) -> int:
+        """In which epoch that broker leads it: brokers refuse what is asked of them in another."""
+        return self._leader_epochs.get(partition, 0)
+
     def refresh_soon(self) -> None:
         """Ask who leads what, as what is known turned out to be of the past."""
         if not self._is_closed and (self._refreshing is None or self._refreshing.done()):
@@ -155,18 +160,20 @@ class BackingCluster:
             topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False
         )
         try:
-            answer: MetadataResponse = await self.ask_any(request, min_version=NEVER_MAKES_TOPICS)
+            answer: MetadataResponse = await self.ask_any(request, min_version=WITH_LEADER_EPOCHS)
         except UnavailableError:
             await self._find_brokers_again()
             return
         if answer.brokers:
             self._brokers = {each.node_id: BrokerAddress(each.host, each.port) for each in answer.brokers}
-        self._leaders = {
-            partition.partition_index: partition.leader_id
+        found = [
+            partition
             for topic in answer.topics
             if topic.name == self._topic
             for partition in topic.partitions
-        }
+        ]
+        self._leaders = {each.partition_index: each.leader_id for each in found}
+        self._leader_epochs = {each.partition_index: each.leader_epoch for each in found}
 
     async def _find_brokers_again(self) -> None:
         """All may have moved to where only the name of the cluster leads."""

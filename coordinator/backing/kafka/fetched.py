@@ -31,7 +31,7 @@ class FetchedBatch(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """The answer of broker `node_id` to a Fetch of one log, sent at `sent_ms`."""
+    """The answer of broker `node_id` to a Fetch of one log, sent at `sent_ms`, as its leader in `leader_epoch`."""
 
     position: int
     next_offset: int
@@ -39,6 +39,7 @@ class Fetched(NamedTuple):
     batches: Sequence[FetchedBatch]
     node_id: int
     sent_ms: int
+    leader_epoch: int
 
     @property
     def is_whole(self) -> bool:
@@ -48,13 +49,19 @@ class Fetched(NamedTuple):
     def followed(self) -> Followed:
         """What it says to `Ownership`."""
         batches = tuple(
-            FollowedBatch(each.header.base_offset, each.header.last_offset, each.writer, each.claim)
+            FollowedBatch(
+                each.header.base_offset,
+                each.header.last_offset,
+                each.writer,
+                each.claim,
+                each.header.leader_epoch,
+            )
             for each in self.batches
         )
-        return Followed(batches, self.next_offset, self.high_watermark, self.sent_ms)
+        return Followed(batches, self.next_offset, self.high_watermark, self.sent_ms, self.leader_epoch)
 
 
-def fetched(data: PartitionData, position: int, node_id: int, sent_ms: int) -> Fetched:
+def fetched(data: PartitionData, position: int, node_id: int, sent_ms: int, leader_epoch: int) -> Fetched:
     """Read an answer without an error. Raises CorruptBatch and UnreadableClaimError."""
     buffer = data.records or b""
     batches = []
@@ -68,7 +75,7 @@ def fetched(data: PartitionData, position: int, node_id: int, sent_ms: int) -> F
             )
         batches.append(FetchedBatch(header, buffer, _claim_of(buffer, header)))
         next_offset = header.last_offset + 1
-    return Fetched(position, next_offset, data.high_watermark, batches, node_id, sent_ms)
+    return Fetched(position, next_offset, data.high_watermark, batches, node_id, sent_ms, leader_epoch)
 
 
 def _claim_of(buffer: Buffer, header: Batch) -> Claim | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
@@ -49,6 +49,15 @@ class Follower(Protocol):
 
     def on_position_gone(self, log_start_offset: int, high_watermark: int) -> None:
         """The log does not have `position`: it begins, or ends, elsewhere."""
+
+
+class Where(NamedTuple):
+    """What one partition was asked for, of whom and when."""
+
+    position: int
+    node_id: int
+    sent_ms: int
+    leader_epoch: int
 
 
 class Tail:
@@ -112,8 +121,14 @@ class Tail:
     async def _fetch_over(
         self, opened: OpenConnection, node_id: int, positions: dict[int, int], wait_ms: int
     ) -> bool:
+        epochs = {partition: self._cluster.leader_epoch_of(partition) for partition in positions}
         asked = [
-            FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES_MAX)
+            FetchPartition(
+                partition=partition,
+                current_leader_epoch=epochs[partition],
+                fetch_offset=offset,
+                partition_max_bytes=PARTITION_BYTES_MAX,
+            )
             for partition, offset in positions.items()
         ]
         # By the topic's id: one that was deleted and made again under the same name is another log.
@@ -130,13 +145,15 @@ class Tail:
         is_well = True
         for topic in answer.responses:
             for data in topic.partitions:
-                is_well &= self._take(data, positions[data.partition_index], node_id, sent_ms)
+                partition = data.partition_index
+                where = Where(positions[partition], node_id, sent_ms, epochs[partition])
+                is_well &= self._take(data, where)
         return is_well
 
-    def _take(self, data: PartitionData, position: int, node_id: int, sent_ms: int) -> bool:
+    def _take(self, data: PartitionData, where: Where) -> bool:
         partition, about = data.partition_index, f"partition {data.partition_index}"
         follower = self._followers[partition]
-        if follower.position != position:
+        if follower.position != where.position:
             return True  # It has begun anew meanwhile, or read this over another connection.
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             follower.on_position_gone(data.log_start_offset, data.high_watermark)
@@ -145,7 +162,7 @@ class Tail:
             self._complain(about, error_of(data.error_code).name)
             return False
         try:
-            follower.on_fetched(fetched(data, position, node_id, sent_ms))
+            follower.on_fetched(fetched(data, *where))
         except (CorruptBatch, DecodeError, UnreadableClaimError) as error:
             self._complain(about, str(error))  # It stays where it is, and the others are read on.
             return False

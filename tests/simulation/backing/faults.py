@@ -58,10 +58,14 @@ def mislead_an_owner(history: BackingHistory) -> None:
     others = [each for each in history.nodes if each is not node]
     log = random.choice(history.world.logs)
     until_ms = history.timeline.now_ms + 15_000
-    if random.random() < 0.5:
+    kind = random.random()
+    if kind < 0.4:
         node.reads_slowly_until_ms = until_ms
-    else:
+    elif kind < 0.7:
         log.move([node.node_id])
+    else:
+        node.reads_slowly_until_ms = until_ms
+        log.dies_at_claim = True
     quiet_ms = random.randrange(300, 3_000)
     for writer in history.writers:
         for at_ms, is_quiet in (quiet_ms, True), (until_ms - history.timeline.now_ms, False):

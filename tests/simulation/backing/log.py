@@ -41,6 +41,7 @@ class Stored:
     base_sequence: int
     content: Any  # The Claim that it is, or of each record its offset and the Commit.
     at_ms: int
+    leader_epoch: int
 
     @property
     def claim(self) -> Claim | None:
@@ -51,7 +52,9 @@ class Stored:
         return [] if self.claim else [commit for _, commit in self.content]
 
     def followed(self) -> FollowedBatch:
-        return FollowedBatch(self.base_offset, self.end_offset - 1, self.writer, self.claim)
+        return FollowedBatch(
+            self.base_offset, self.end_offset - 1, self.writer, self.claim, self.leader_epoch
+        )
 
 
 class ProducerEntry:
@@ -91,21 +94,32 @@ class ProducerEntry:
         return AppendError.OUT_OF_SEQUENCE if batch.base_sequence != next_sequence else None
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """To a Fetch: batches, the offset behind them, and what the leader knows."""
+
+    batches: Sequence[Stored]
+    next_offset: int
+    high_watermark: int
+    leader_epoch: int
+
+
 @dataclass(slots=True)
 class Poll:
-    """A Fetch. The answer has batches, the offset behind them, the high watermark, and whether that is old."""
+    """A Fetch. `answer` is told whether the leader was deposed, and lacks what was committed since."""
 
     position: int
     batches_max: int
-    answer: Callable[[Sequence[Stored], int, int, bool], None]
+    answer: Callable[[Answer, bool], None]
     is_answered: bool = False
 
 
 class Branch:
     """The log as one leader has it."""
 
-    def __init__(self, batches: list[Stored], high_watermark: int) -> None:
+    def __init__(self, batches: list[Stored], high_watermark: int, leader_epoch: int) -> None:
         self.batches = batches
+        self.leader_epoch = leader_epoch
         self.high_watermark = high_watermark
         self.entries: dict[int, ProducerEntry] = {}
         self.unacknowledged: list[tuple[Stored, Produced]] = []
@@ -145,10 +159,12 @@ class Log:
 
     def __init__(self, name: str, timeline: Timeline, random: Random, marks: Marks, watcher: Watcher) -> None:
         self.name = name
-        self.leader = Branch([], 0)
+        self.leader = Branch([], 0, 0)
         self.history: list[Stored] = []
         self.folded: dict[str, int] = {}
         self.is_peaceful = False
+        self.dies_at_claim = False
+        """Whether the leader dies when it has acknowledged the next claim and told no reader of it."""
         self._timeline = timeline
         self._random = random
         self._marks = marks
@@ -194,7 +210,7 @@ class Log:
         if not isinstance(content, Claim):
             content = [(base + index, commit) for index, commit in enumerate(content)]
         end = base + batch.record_count
-        stored = Stored(base, end, batch.writer, batch.base_sequence, content, now_ms)
+        stored = Stored(base, end, batch.writer, batch.base_sequence, content, now_ms, branch.leader_epoch)
         branch.batches.append(stored)
         branch.entries.setdefault(batch.writer.producer_id, ProducerEntry()).add(stored, self._random)
         self._timeline.after(self._replication_ms(), lambda: self._commit(branch, end))
@@ -230,6 +246,10 @@ class Log:
         waiting, branch.unacknowledged = branch.unacknowledged, []
         for stored, answer in waiting:
             self._acknowledge(branch, stored, answer)
+        if self.dies_at_claim and self.history[-1].claim:
+            self.dies_at_claim = False
+            branch.is_gone = True
+            self.move((), knows_all=False)
         polls, branch.polls = branch.polls, []
         for poll in polls:
             self._answer(branch, poll)
@@ -251,22 +271,29 @@ class Log:
             return
         poll.is_answered = True
         batches, next_offset = branch.read(poll)
-        is_old = branch.high_watermark < self.committed_end
-        poll.answer(batches, next_offset, branch.high_watermark, is_old)
+        is_old = branch is not self.leader and branch.high_watermark < self.committed_end
+        poll.answer(Answer(batches, next_offset, branch.high_watermark, branch.leader_epoch), is_old)
 
     # Leaders and the cleaner.
 
-    def move(self, node_ids: Iterable[int]) -> None:
-        """Another replica leads, which has what is committed, and a part of the rest."""
+    def move(self, node_ids: Iterable[int], *, knows_all: bool = True) -> None:
+        """Another replica leads, which has what is committed, and a part of the rest.
+
+        One that does not know all has not heard that the last batch is committed, nor does it for seconds.
+        """
         old, random = self.leader, self._random
         tail_start = bisect_left(old.batches, self.committed_end, key=lambda each: each.base_offset)
         cut = random.randint(tail_start, len(old.batches))
         if any(stored.claim for stored in old.batches[cut:]):
             self._marks.reach("claim_lost")
-        self.leader = branch = Branch(old.batches[:cut], self._watermark(old.batches[:tail_start]))
+        high_watermark = self._watermark(old.batches[:tail_start])
+        if not knows_all:
+            high_watermark = min(high_watermark, self.history[-1].base_offset)
+        self.leader = branch = Branch(old.batches[:cut], high_watermark, old.leader_epoch + 1)
         self._remember(branch, old.batches[tail_start:cut])
-        # At the latest when followers have fetched from it, its high watermark is where it was.
-        self._timeline.after(random.randrange(1, 500), lambda: self._commit(branch, branch_end))
+        # At the latest when followers have fetched from it, its high watermark is where it was; one may hang.
+        lag_ms = random.randrange(1, 500) if knows_all else random.randrange(4_000, 10_000)
+        self._timeline.after(lag_ms, lambda: self._commit(branch, branch_end))
         branch_end = branch.end_offset
         old.unacknowledged.clear()
         self._timeline.after(random.choice((0, 500, DEPOSED_MS_MAX)), lambda: self._end(old))

@@ -27,7 +27,7 @@ from coordinator.backing.states import (
 )
 from tests.simulation.backing.clients import NOT_COORDINATOR, Request
 from tests.simulation.backing.epochs import EPOCH_MAX
-from tests.simulation.backing.log import Commit, Poll, Stored
+from tests.simulation.backing.log import Answer, Commit, Poll
 from tests.simulation.backing.node import Node
 from tests.simulation.backing.world import World
 
@@ -290,11 +290,12 @@ class ShardNode:
         branch = self.log.leader_for(self.node.node_id, for_reading=True)
         is_slow = self.node.reads_slowly_until_ms > self._world.timeline.now_ms
 
-        def answer(batches: Sequence[Stored], next_offset: int, high_watermark: int, is_old: bool) -> None:
+        def answer(found: Answer, is_old: bool) -> None:
+            batches = tuple(each.followed() for each in found.batches)
             followed = events.Followed(
-                tuple(each.followed() for each in batches), next_offset, high_watermark, sent_ms
+                batches, found.next_offset, found.high_watermark, sent_ms, found.leader_epoch
             )
-            commits = [commit for each in batches for commit in each.commits]
+            commits = [commit for each in found.batches for commit in each.commits]
             arrived = partial(self._on_fetched, number, followed, commits, is_old)
             slow_ms = random.randrange(3_000) if is_slow else 0
             self._world.timeline.after(slow_ms, lambda: carry(lambda: self.node.arrive(arrived, incarnation)))
