@@ -75,6 +75,16 @@ def test_why_says_who_is_waited_for_and_until_when(running: tuple[MusterDaemon, 
     assert missing["says"] == "heartbeats, but does not poll"
 
 
+def _end_of(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Its status, and what it said; one that does not end is aborted, and says where it was."""
+    try:
+        process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+    assert process.stderr is not None
+    return process.wait(PATIENCE_S), process.stderr.read()
+
+
 def test_watch_shows_each_event_and_goes_on_after_a_restart(tmp_path: Path) -> None:
     daemon, port = daemon_with_http(tmp_path)
     with daemon:
@@ -84,7 +94,7 @@ def test_watch_shows_each_event_and_goes_on_after_a_restart(tmp_path: Path) -> N
             watching = subprocess.Popen(
                 [*command(daemon, "groups", "watch", "g", "--jsonl")],
                 cwd=ROOT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"},
                 stdout=output,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -101,9 +111,8 @@ def test_watch_shows_each_event_and_goes_on_after_a_restart(tmp_path: Path) -> N
                 known = get(port, "/api/v1/topics", name="__group_events").json["records"]
             wait_until(lambda: _has_ended(shown, known), "all is shown", PATIENCE_S)
             watching.send_signal(signal.SIGINT)
-            assert watching.wait(PATIENCE_S) == 130
-            assert watching.stderr is not None
-            errors = watching.stderr.read()
+            status, errors = _end_of(watching)
+            assert status == 130, errors
         finally:
             watching.kill()
     found = [json.loads(line) for line in shown.read_text().splitlines()]
