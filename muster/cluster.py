@@ -24,6 +24,7 @@ from protocol.errors import DecodeError, EncodeError, ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 RETRY_EVERY_S: Final = 0.2
+CLOSE_TIMEOUT_S: Final = 2.0
 TEMPORARY: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -217,7 +218,18 @@ async def connected(bootstrap: str, settings: ClientSettings | None = None) -> A
         sentence = await bootstrap_sentence(bootstrap, failures, settings)
         raise ClusterError(sentence or _unheard(bootstrap, error)) from None
     finally:
-        await client.close()
+        await _close(client)
+
+
+async def _close(client: AIOKafkaClient) -> None:
+    """Close it, but do not wait for that for long: whoever interrupts a command wants it to end.
+
+    aiokafka cancels a task once and waits for its end; before Python 3.12 `asyncio.wait_for` may take no notice of
+    a cancellation that comes with the result.
+    """
+    done, _ = await asyncio.wait({asyncio.ensure_future(client.close())}, timeout=CLOSE_TIMEOUT_S)
+    for closed in done:
+        closed.result()
 
 
 def _unheard(bootstrap: str, error: Exception) -> str:
