@@ -159,7 +159,7 @@ class Ownership:
         # An answer that does not reach the end may lack another's claim. One whose end is below what this node has
         # written comes from a leader of the past. A new one may not have heard yet how far the one before came:
         # it has, when it shows a batch of its own.
-        is_known = event.high_watermark >= self._acked_end and event.leader_epoch <= self._read_epoch
+        is_known = event.high_watermark >= self._acked_end and event.leader_epoch == self._read_epoch
         if is_whole and is_known and self.state in CLAIMED:
             self.lease.prove(event.sent_ms)
 

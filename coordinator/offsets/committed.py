@@ -90,14 +90,16 @@ class CommittedOffsets:
         An offset of a later record stays: a transaction may have committed one meanwhile (O2).
         """
         topics = self._by_group.setdefault(group_id, {})
-        kept, added = topics.get(topic), offsets
-        if kept is None or len(kept) <= len(offsets):
-            kept, added = offsets, kept or TopicOffsets()
-        topics[topic] = kept
-        for partition, committed in added.items():
-            known = kept.get(partition)
+        before = topics.get(topic)
+        topics[topic] = offsets
+        if before is None:
+            return
+        fewer, more = (before, offsets) if len(before) <= len(offsets) else (offsets, before)
+        topics[topic] = more
+        for partition, committed in fewer.items():
+            known = more.get(partition)
             if known is None or known.log_offset < committed.log_offset:
-                kept.put(partition, committed)
+                more.put(partition, committed)
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """Replay a tombstone; for an offset that does not exist it changes nothing.

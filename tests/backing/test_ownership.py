@@ -365,6 +365,9 @@ def test_a_new_leader_proves_nothing_before_it_shows_a_batch_of_its_own() -> Non
     node.now_ms = 5_000
     assert fetched_of(node, 1) == []
     assert node.ownership.may_answer(7_999)
+    node.now_ms = 6_000
+    assert fetched_of(node, 0) == []
+    assert not node.ownership.may_answer(8_000), "a leader of the past proves nothing"
 
 
 def test_whom_a_new_leader_refuses_was_overtaken() -> None:
