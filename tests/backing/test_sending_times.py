@@ -17,6 +17,7 @@ from coordinator.backing.kafka.shard_driver import Ports, ShardDriver
 from coordinator.backing.kafka.tail import Tail
 from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.backing.ownership import Ownership, OwnershipTiming
+from coordinator.backing.states import FOLLOWING
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tests.backing.kafka_node import Counters
 
@@ -136,3 +137,20 @@ async def test_what_is_closed_sends_nothing() -> None:
     await sender.close()
     sender.send(0, Appending(b"", lambda _: None, lambda: True))
     await asyncio.sleep(0)
+
+
+async def test_a_closed_driver_hears_nothing(clock: Clock) -> None:
+    """An answer that comes yet would have it go on, and claim for a node that is no more."""
+
+    class Sending:
+        def on_fetched(self, *_: object) -> None:
+            """It was read."""
+
+    driver = ShardDriver(
+        0, Ownership(1, OwnershipTiming()), Counters(), Ports(cast(Any, Sending()), cast(Any, None), clock)
+    )
+    driver.on_fetched(Fetched(0, 0, 0, (), 7, ASKED_MS, 0))
+    await driver.close()
+    driver.advise(True)
+    assert driver.ownership.state is FOLLOWING
+    assert driver._timer is None
