@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from harness import java_tools
 from tests import module_rotation
+from tests.listed import listed
 
 JAVA_IS_REQUIRED = os.environ.get("MUSTER_REQUIRE_JAVA") == "1"
 ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
@@ -74,8 +75,7 @@ def do_without_java(missing: java_tools.JavaUnavailable) -> NoReturn:
 
 def allowed_patterns(text: str) -> list[str]:
     """The patterns in an `allowed_skips.txt`."""
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
-    return [line for line in lines if line]
+    return listed(text)
 
 
 def not_allowed(skips: dict[str, str], patterns: list[str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 
 from harness.rotation import number_of_shares, share_of, tree_id
+from tests.listed import listed
 
 ROOT = Path(__file__).resolve().parent.parent
 IN_EVERY_SHARE: Final = frozenset({ROOT / "tests" / "server" / "test_installed.py"})
@@ -47,8 +48,7 @@ def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 def taking_turns() -> list[Path]:
     """The modules that taking_turns.txt names, in its order."""
-    lines = (line.partition("#")[0].strip() for line in TURNS_TAKEN_BY.read_text().splitlines())
-    return [ROOT / line for line in lines if line]
+    return [ROOT / line for line in listed(TURNS_TAKEN_BY.read_text())]
 
 
 def not_their_turn(tree: str, shares: int) -> set[Path]:

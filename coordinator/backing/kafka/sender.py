@@ -205,5 +205,5 @@ def _tell(batch: Appending, outcome: Outcome) -> None:
     """What a shard makes of it must not keep others from hearing of theirs."""
     try:
         batch.done(outcome)
-    except Exception:
+    except Exception:  # A bug of ours; the others of this request hear of theirs.
         log.exception("a shard cannot take the outcome of its append")

@@ -153,7 +153,7 @@ class ShardDriver:
             return
         try:
             self._carry_out(event)
-        except Exception:
+        except Exception:  # A bug of ours; the log says what the state was.
             log.exception("a shard on Kafka failed, and is read anew", partition=self.partition)
             self._carry_out(events.LogLost())
 

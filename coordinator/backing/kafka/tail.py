@@ -166,8 +166,7 @@ class Tail:
         except (CorruptBatch, DecodeError, UnreadableClaimError) as error:
             self._complain(about, str(error))  # It stays where it is, and the others are read on.
             return False
-        except Exception as error:
-            # A shard that fails is a bug of ours, and must not keep the others from being read.
+        except Exception as error:  # A bug of ours; the others are read on.
             self._complain(about, f"{type(error).__name__}: {error}", error)
             return False
         self._complained.pop(about, None)
