@@ -87,7 +87,8 @@ class Observer:
         """Commit as a simple consumer: no membership, so the group must have no members."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
         partitions = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-        consumer.commit(offsets=partitions, asynchronous=False)
+        # A broker that has just made its `__consumer_offsets` for this very commit still loads that partition.
+        _from_coordinator(lambda: consumer.commit(offsets=partitions, asynchronous=False))
         consumer.close()
 
     def partition_count(self, topic: str) -> int:
