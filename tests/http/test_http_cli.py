@@ -75,6 +75,11 @@ def test_why_says_who_is_waited_for_and_until_when(running: tuple[MusterDaemon, 
     assert missing["says"] == "heartbeats, but does not poll"
 
 
+def _heed_interrupts() -> None:
+    """A shell has what it starts in the background ignore SIGINT, these tests and all that they start included."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def _end_of(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Its status, and what it said; one that does not end is aborted, and says where it was."""
     try:
@@ -98,6 +103,7 @@ def test_watch_shows_each_event_and_goes_on_after_a_restart(tmp_path: Path) -> N
                 stdout=output,
                 stderr=subprocess.PIPE,
                 text=True,
+                preexec_fn=_heed_interrupts,
             )
         try:
             with WireClient(daemon.bootstrap) as client:

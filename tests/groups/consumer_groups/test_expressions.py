@@ -247,7 +247,7 @@ def test_a_run_has_the_hashes_of_topics_ready_that_are_new_to_an_expression(is_g
 def test_what_expressions_match_holds_the_loop_but_for_a_moment(is_first: bool) -> None:
     """Five that match 10,000 topics: what a run finds is compared, hashed and put into words by the run."""
     took = []
-    for _ in range(3):
+    for _ in range(6):
         world, names = World(), [f"topic-{number}" for number in range(9_999)]
         world.topics.by_name = {each: TopicImage(each, each.encode().ljust(16), ((),)) for each in names}
         group = world.shard.groups["g"] = ConsumerGroup("g")
