@@ -18,7 +18,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import thread_time
 
-from coordinator.daemon import Daemon, open_directory
+from coordinator.daemon.daemon import Daemon, open_directory
 from coordinator.effects import CommitRun
 from coordinator.settings.model import Settings
 from coordinator.topics.topic_config import topic_config

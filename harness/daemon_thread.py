@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from coordinator.daemon import serve
+from coordinator.daemon.daemon import serve
 from coordinator.settings.model import Settings
 from storage.files import Files
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from coordinator.daemon import serve
+from coordinator.daemon.daemon import serve
 from coordinator.settings.model import Settings
 from coordinator.settings.sources import load
 from harness.daemon import READY, MusterDaemon

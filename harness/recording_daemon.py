@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
-from coordinator import daemon
+from coordinator.daemon import daemon
 from coordinator.server.api_table import Api, Handler, api_table
 from coordinator.server.pending import Pending
 from coordinator.settings.model import Settings

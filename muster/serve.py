@@ -14,10 +14,11 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from coordinator.settings.backing import BOOTSTRAP, PREFIX
 from coordinator.settings.http_listeners import http_listener
 from coordinator.settings.model import Settings
 from coordinator.settings.sources import LoadedSettings, SettingsError, load
@@ -25,6 +26,9 @@ from coordinator.settings.unusable import UnusableSettings
 from muster.hangup import HeldHangup
 from muster.log_output import configure_log, structlog  # Before any import of structlog.
 from muster.sentences import cut, say
+
+if TYPE_CHECKING:
+    from muster.client_properties import ClientSettings
 
 STATUS_FAILED: Final = 1
 STATUS_NOT_UNDERSTOOD: Final = 2
@@ -46,6 +50,7 @@ def serve_command(arguments: Sequence[str], started_s: float, hangup: HeldHangup
     flags = _parser().parse_args(arguments)
     try:
         loaded = load(overrides_of(flags), os.environ, flags.config)
+        backing = client_of(loaded.backing)
     except SettingsError as error:
         for problem in error.problems:
             say(problem)
@@ -54,7 +59,7 @@ def serve_command(arguments: Sequence[str], started_s: float, hangup: HeldHangup
     hangup.release(is_ignored=_has_tls(loaded.settings))
     configure_log(loaded.settings.muster_log_level)
     _log_ignored_settings(loaded)
-    return _run(loaded.settings, started_s)
+    return _run(loaded.settings, backing, started_s)
 
 
 def parsed_overrides(arguments: Sequence[str]) -> dict[str, str | None]:
@@ -102,6 +107,21 @@ def overrides_of(flags: argparse.Namespace) -> dict[str, str | None]:
     return overrides
 
 
+def client_of(properties: Mapping[str, str]) -> ClientSettings | None:
+    """How to connect to the cluster that has the logs; None: this daemon has them. Raises SettingsError."""
+    if not properties:
+        return None
+    from muster.client_properties import ClientPropertiesError, client_settings
+
+    try:
+        client = client_settings(properties)
+    except ClientPropertiesError as error:
+        raise SettingsError([f"settings behind {PREFIX}: {error}"]) from None
+    if client.bootstrap is None:
+        raise SettingsError([f"{BOOTSTRAP} is needed by the other settings behind {PREFIX}"])
+    return client
+
+
 def _has_tls(settings: Settings) -> bool:
     return any(each.protocol.has_tls for each in settings.endpoints) or any(
         http_listener(each).is_tls for each in settings.muster_http_listeners
@@ -116,8 +136,10 @@ def _log_ignored_settings(loaded: LoadedSettings) -> None:
         log.info("variables that name no setting", names=", ".join(map(cut, loaded.foreign_variables)))
 
 
-def _run(settings: Settings, started_s: float) -> int:
-    from coordinator.daemon import StartupError  # After the settings: a mistake in them is reported sooner.
+def _run(settings: Settings, backing: ClientSettings | None, started_s: float) -> int:
+    from coordinator.daemon.daemon import (
+        StartupError,
+    )  # After the settings: a mistake in them is reported sooner.
 
     loop_factory = _loop_factory()
     _begin_to_collect()
@@ -125,7 +147,7 @@ def _run(settings: Settings, started_s: float) -> int:
         _leave_full_collections_to_the_daemon()
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.run(_serve_until_signalled(settings, started_s))
+            runner.run(_serve_until_signalled(settings, backing, started_s))
     except UnusableSettings as error:
         say(error)
         return STATUS_NOT_UNDERSTOOD
@@ -162,18 +184,28 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve_until_signalled(settings: Settings, started_s: float) -> None:
-    from coordinator.daemon import serve
-
+async def _serve_until_signalled(
+    settings: Settings, backing: ClientSettings | None, started_s: float
+) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
 
     def ready(address: str) -> None:
         took_s = time.monotonic() - started_s
-        place = settings.data_directory
-        print(f"muster: ready on {address} (log in {place}, started in {took_s:.2f} s)", flush=True)
+        place = settings.data_directory if backing is None else settings.muster_offsets_topic
+        where = "" if backing is None else f" of {backing.bootstrap}"
+        print(f"muster: ready on {address} (log in {place}{where}, started in {took_s:.2f} s)", flush=True)
 
-    await serve(settings, ready, stop, explain=_explain)
+    if backing is None:
+        from coordinator.daemon.daemon import serve
+
+        await serve(settings, ready, stop, explain=_explain)
+        return
+    from coordinator.daemon.node import BackingClient, serve_node  # With aiokafka: most daemons need none.
+
+    assert backing.bootstrap is not None
+    client = BackingClient(backing.bootstrap, backing.security.for_aiokafka())
+    await serve_node(settings, client, ready, stop)
 
 
 def _explain(group_id: str, events: Sequence[Any], now_ms: int) -> dict[str, Any]:

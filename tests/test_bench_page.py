@@ -105,7 +105,12 @@ def test_two_queues_that_the_system_makes_one_are_said_to_be() -> None:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A checkout of a few modules, and a build of it."""
-    for name in ("setup.py", "coordinator/daemon.py", "coordinator/server/server.py", "storage/files.py"):
+    for name in (
+        "setup.py",
+        "coordinator/daemon/daemon.py",
+        "coordinator/server/server.py",
+        "storage/files.py",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"# {name}")
     (tmp_path / "built").mkdir()
@@ -123,7 +128,7 @@ def test_a_build_from_before_an_edit_is_not_measured(root: Path, changed: str) -
 
 
 def test_a_build_with_a_module_that_is_gone_is_not_measured(root: Path) -> None:
-    (root / "coordinator/daemon.py").unlink()
+    (root / "coordinator/daemon/daemon.py").unlink()
     assert not is_current(root / "built", root)
 
 
@@ -172,7 +177,7 @@ def test_make_notes_what_a_build_is_made_of_before_it_builds(root: Path) -> None
     assert (made(root), is_current(built, root)) == (True, False)
     assert (made(root), is_current(built, root)) == (True, True)
     assert (made(root), is_current(built, root)) == (False, True), "nothing has changed"
-    (root / "coordinator/daemon.py").unlink()
+    (root / "coordinator/daemon/daemon.py").unlink()
     assert (made(root), is_current(built, root)) == (True, True)
 
 

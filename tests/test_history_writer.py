@@ -48,7 +48,7 @@ class Setup:
         self.soon: list[Callable[[], None]] = []
         self.partition = FakePartition()
         self.history = History(100, max_queued=max_queued)
-        self.writer = HistoryWriter(self.history, self.partition, self.soon.append)  # type: ignore[arg-type]
+        self.writer = HistoryWriter(self.history, self.partition, self.soon.append)
 
     def run_soon(self) -> None:
         while self.soon:

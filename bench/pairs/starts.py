@@ -30,7 +30,7 @@ from protocol.errors import ErrorCode
 IMPORT: Final = """\
 import time
 start = time.perf_counter()
-import muster.serve, coordinator.daemon
+import muster.serve, coordinator.daemon.daemon
 print(time.perf_counter() - start)
 """
 IMPORT_BOUND_S: Final = 0.25

@@ -21,25 +21,27 @@ CONTROLLERS: Final = 2
 def handle(broker: Broker, request: DescribeClusterRequest, pending: ClientRequest) -> None:
     """Describe the cluster. Errors: MISMATCHED_ENDPOINT_TYPE (controllers), UNSUPPORTED_ENDPOINT_TYPE."""
     if request.endpoint_type != BROKERS:
-        pending.reply(_refusal(request.endpoint_type))
+        pending.reply(refusal(request.endpoint_type))
         return
     placement = broker.placement
     response = DescribeClusterResponse(
         cluster_id=broker.settings.cluster_id,
         controller_id=placement.controller_id,
-        brokers=[_describe_node(node, pending.listener) for node in placement.nodes],
+        brokers=[described_node(node, pending.listener) for node in placement.nodes],
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     pending.reply(response)
 
 
-def _describe_node(node: Node, listener: str) -> DescribeClusterBroker:
+def described_node(node: Node, listener: str) -> DescribeClusterBroker:
+    """A node as the listener's clients find it."""
     host, port = node.endpoint_for(listener)
     return DescribeClusterBroker(broker_id=node.node_id, host=host, port=port, rack=node.rack)
 
 
-def _refusal(endpoint_type: int) -> DescribeClusterResponse:
+def refusal(endpoint_type: int) -> DescribeClusterResponse:
+    """The answer about anything but brokers."""
     if endpoint_type == CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,

@@ -96,7 +96,8 @@ def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
     )
 
 
-def _describe_node(node: Node, listener: str) -> MetadataResponseBroker:
+def described_node(node: Node, listener: str) -> MetadataResponseBroker:
+    """A node as the listener's clients find it."""
     host, port = node.endpoint_for(listener)
     return MetadataResponseBroker(node_id=node.node_id, host=host, port=port, rack=node.rack)
 
@@ -110,7 +111,7 @@ def _reply(
             if topic.name is not None:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     response = MetadataResponse(
-        brokers=[_describe_node(node, pending.listener) for node in placement.nodes],
+        brokers=[described_node(node, pending.listener) for node in placement.nodes],
         cluster_id=broker.settings.cluster_id,
         controller_id=placement.controller_id,
         topics=topics,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Generic, Protocol, TypeVar
 
 import structlog
 
 from coordinator.effects import GroupEvent, HistoryRow
 from coordinator.history.client_metrics import Latest, with_client_metrics
 from coordinator.history.events import History, encode_event
-from coordinator.topics.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.records.records import Record, encode_batch
 
@@ -37,7 +37,17 @@ class EventBatch:
     wall_ms: int
 
 
-class HistoryWriter:
+class EventLog(Protocol):
+    """What events are appended to."""
+
+    def append_local(self, data: bytearray, done: Callable[[ErrorCode], None] | None = None, /) -> None:
+        """Append a batch; `done` is called when it is kept, or with the error that keeps it from that."""
+
+
+L = TypeVar("L", bound=EventLog)
+
+
+class HistoryWriter(Generic[L]):
     """Records events in `History` and writes them to a partition; all on the event-loop thread.
 
     `latest` is set where clients push metrics: returns what a member's client said lately.
@@ -48,7 +58,7 @@ class HistoryWriter:
     def __init__(
         self,
         history: History,
-        partition: Partition,
+        partition: L,
         call_soon: Callable[[Callable[[], None]], object],
         on_event: Callable[[GroupEvent], None] = lambda event: None,
     ):

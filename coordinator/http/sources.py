@@ -13,6 +13,7 @@ from coordinator.metrics.metrics import Metrics
 from coordinator.runtime.loop import Runtime
 from coordinator.server.server import Server
 from coordinator.settings.model import Settings
+from coordinator.topics.partition import Partition
 
 Explain = Callable[[str, Sequence[GroupEvent], int], dict[str, Any]]
 """Words for a group's events, as of a time in ms since 1970; composed by the face of the product."""
@@ -26,6 +27,6 @@ class Sources:
     runtime: Runtime
     broker: Broker
     server: Server
-    history: HistoryWriter
+    history: HistoryWriter[Partition]
     metrics: Metrics
     explain: Explain | None = None

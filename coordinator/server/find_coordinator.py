@@ -31,6 +31,7 @@ INVALID_REQUEST_TEXT = (
     "to an incompatible broker. See the broker logs for more details."
 )
 """Kafka's text. Clients take INVALID_REQUEST as final; any retriable code would have them wait for ever."""
+NO_TRANSACTIONS_TEXT = "Transactions are not served where the log of groups is on another Kafka."
 BATCHED_SINCE = 4
 SHARE_SINCE = 6
 """Kafka serves share groups from this version on; below it refuses them, without a text where keys are batched."""
@@ -43,7 +44,10 @@ class FindCoordinator:
     """
 
     def __init__(self, placement: Placement, partitions: Mapping[str, int]) -> None:
-        """`partitions` are the numbers of partitions of the internal topics, by name."""
+        """`partitions` are the numbers of partitions of the internal topics, by name.
+
+        Without that of transactions, no transactional id has a coordinator here: nobody may use any.
+        """
         self._placement = placement
         self._partitions = partitions
 
@@ -68,6 +72,8 @@ class FindCoordinator:
         topic = TOPIC_OF.get(key_type)
         if topic is None:
             return _none(key, ErrorCode.INVALID_REQUEST, _text_of_refusal(key_type, pending.api_version))
+        if topic not in self._partitions:
+            return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS_TEXT)
         leader_id = self._placement.leader_of(topic, partition_for(key, self._partitions[topic]))
         node = self._placement.node(leader_id)
         if node is None:

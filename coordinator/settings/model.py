@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationInfo, model_validator
 
 from coordinator.settings import group_kinds
+from coordinator.settings.backing import BackingSettings
 from coordinator.settings.encryption import EncryptionSettings
 from coordinator.settings.listeners import ListenerConfig, parse_listeners
 from coordinator.settings.log_times import MS_PER_HOUR, LogTimes
@@ -51,7 +52,13 @@ FLOAT_MAX: Final = sys.float_info.max
 
 
 class Settings(
-    LogTimes, OperatorSettings, LoginSettings, EncryptionSettings, PermissionSettings, QuotaSettings
+    LogTimes,
+    OperatorSettings,
+    LoginSettings,
+    EncryptionSettings,
+    PermissionSettings,
+    QuotaSettings,
+    BackingSettings,
 ):
     """All settings, checked and immutable. The constructor reads no file and no environment.
 

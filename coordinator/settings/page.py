@@ -62,6 +62,11 @@ where Kafka's definition has no range, ours leaves out what would mean nothing. 
 (`--override group.max.size=10`), the environment (`MUSTER_GROUP_MAX_SIZE=10`; ours drop one prefix:
 `MUSTER_FLUSH_POLICY`), the properties file given by `--config`, its default.
 
+The settings of the client that connects to the Kafka which has the logs, if they are not on this daemon's disk,
+are not in the table: they have Kafka's names for a client behind `muster.backing.`, such as
+`muster.backing.bootstrap.servers`, which turns that on ([cluster.md](cluster.md)); in the environment
+`MUSTER_BACKING_BOOTSTRAP_SERVERS`.
+
 A value that is mistyped or out of range is refused at start, together with everything else that is wrong.
 A name that is neither Kafka's nor ours is refused too. Names of Kafka's that are not listed here have no
 meaning for Muster: they are ignored, and one line of the log lists them. In the environment only a name

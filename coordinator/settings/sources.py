@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from coordinator.settings import prefixed, providers
+from coordinator.settings import backing, prefixed, providers
 from coordinator.settings.kafka_names import IGNORED, RETIRED, is_ignored
 from coordinator.settings.kinds import kind_of
 from coordinator.settings.model import OPTIONS, Settings, attribute_name, option_name
@@ -26,6 +26,9 @@ ENVIRONMENT_PREFIX: Final = "MUSTER_"
 _OWN_PREFIX: Final = "muster."
 FLAG: Final = "flag"
 """The origin of what the command line says."""
+_FREE: Final = (prefixed.PREFIX, providers.PREFIX, backing.PREFIX)
+"""What begins so need not be one of the options."""
+_OF_BACKING: Final = "MUSTER_BACKING_"
 
 
 class SettingsError(Exception):
@@ -43,6 +46,8 @@ class LoadedSettings:
     settings: Settings
     ignored: tuple[str, ...] = ()  # Kafka's options without an effect here.
     foreign_variables: tuple[str, ...] = ()  # MUSTER_... variables whose names resemble no setting.
+    backing: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The settings of the client of the cluster that has the logs, if it is not this daemon's disk (`backing`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class _Gathering:
     def add_layer(self, given: Iterable[tuple[str, _SourcedText]]) -> None:
         layer: dict[str, _SourcedText] = {}
         for name, value in given:
-            if name in OPTIONS or name.startswith((prefixed.PREFIX, providers.PREFIX)):
+            if name in OPTIONS or name.startswith(_FREE):
                 layer[name] = value  # Of a name given twice the later value counts, as in Java.
             elif is_ignored(name):
                 self.ignored.add(name)
@@ -113,12 +118,12 @@ def load(
     gathering.add_layer(_from_environment(environment or {}, gathering))
     if config is not None:
         gathering.add_layer(_from_file(config, gathering))
-    settings = _validated(gathering, environment or {})
+    texts = _resolved(gathering.winning(), environment or {}, gathering)
+    settings = _validated(texts, gathering)
     if settings is None or gathering.problems:
         raise SettingsError(gathering.problems)
-    return LoadedSettings(
-        settings, tuple(sorted(gathering.ignored)), tuple(sorted(gathering.foreign_variables))
-    )
+    ignored, foreign = sorted(gathering.ignored), sorted(gathering.foreign_variables)
+    return LoadedSettings(settings, tuple(ignored), tuple(foreign), backing.client_properties(texts))
 
 
 def environment_variable(option: str) -> str:
@@ -163,6 +168,8 @@ def _from_environment(
         if not variable.startswith(ENVIRONMENT_PREFIX):
             continue
         option = options.get(variable)
+        if variable.startswith(_OF_BACKING):  # Names of Kafka's clients have no underscores.
+            option = backing.PREFIX + variable.removeprefix(_OF_BACKING).lower().replace("_", ".")
         if option is not None:
             given.append((option, _SourcedText(text, variable)))
         elif (close := _closest(variable, options)) is not None:
@@ -172,10 +179,9 @@ def _from_environment(
     return given
 
 
-def _validated(gathering: _Gathering, environment: Mapping[str, str]) -> Settings | None:
+def _validated(texts: Mapping[str, str], gathering: _Gathering) -> Settings | None:
     """Return the settings; None if something is wrong, which is then added to the problems."""
     winning = gathering.winning()
-    texts = _resolved(winning, environment, gathering)
     own = _own_values(winning, texts, gathering)
     given = {attribute_name(option): text for option, text in texts.items() if option in OPTIONS}
     try:

@@ -95,6 +95,17 @@ def test_an_id_is_gone_when_it_was_unknown_twice(known: Known) -> None:
     assert (topics.image("a"), topics.topic_name(A), topics.next_doubt_ms) == (None, None, None)
 
 
+def test_who_hears_that_a_topic_is_gone_has_it_asked_about(known: Known) -> None:
+    topics, asked = known.topics, []
+    topics.on_wanted = lambda: asked.append(True)
+    topics.doubt(A)
+    topics.doubt(A)
+    topics.doubt(C)  # It was never here.
+    assert (topics.doubts(0), asked) == ([A], [True])
+    topics.judge(unknown(A), 0)
+    assert topics.doubts(0) == [], "it was asked a moment ago"
+
+
 @pytest.mark.parametrize(
     "said",
     [

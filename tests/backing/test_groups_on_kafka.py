@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.backing.kafka.topic import BackingTopic
+from coordinator.backing.states import FOLLOWING, WAITING
 from coordinator.runtime.shard_states import ACTIVE, ELSEWHERE
 from harness.kafka_broker import KafkaBroker
 from protocol.errors import ErrorCode
@@ -105,6 +106,30 @@ async def test_a_member_goes_on_at_the_next_coordinator(kafka: KafkaBroker, topi
         assert await member.commit(second, 21) == ErrorCode.NONE
         await member.join(second)
         assert member.generation_id == 2
+
+
+async def test_while_an_heir_waits_clients_are_told_that_it_loads(
+    kafka: KafkaBroker, topic: BackingTopic
+) -> None:
+    """The node before it may still answer. A heartbeat is answered as if all were well: nobody is expired."""
+    member = Member()
+    async with GroupsNode(kafka.bootstrap, topic, 2) as second:
+        async with GroupsNode(kafka.bootstrap, topic, 1) as first:
+            await first.own(GROUP)
+            await member.join(first)
+            assert await member.commit(first, 1) == ErrorCode.NONE
+        driver = second.driver_of(GROUP)
+        driver.advise(True)
+        await until(lambda: driver.ownership.state is WAITING, "it has claimed the shard")
+        assert await member.beat(second) == ErrorCode.NONE
+        assert await member.commit(second, 2) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await committed(second) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        driver.advise(False)
+        await until(lambda: driver.ownership.state is FOLLOWING, "it has let go")
+        assert await member.beat(second) == ErrorCode.NOT_COORDINATOR
+        await second.own(GROUP)
+        assert await committed(second) == 1
+        assert await member.commit(second, 2) == ErrorCode.NONE
 
 
 async def test_a_coordinator_that_lets_go_answers_nothing_more(

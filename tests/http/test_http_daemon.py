@@ -493,7 +493,7 @@ def test_an_empty_list_switches_it_off_and_nothing_is_imported_for_it(tmp_path: 
     with daemon:
         assert configured(daemon)[0] == ""
     log = daemon.log_path.read_text(errors="replace")
-    assert "import 'coordinator.daemon'" in log
+    assert "import 'coordinator.daemon.daemon'" in log
     assert "import 'h11'" not in log
     assert "import 'coordinator.http" not in log
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator.daemon import Daemon
+from coordinator.daemon.daemon import Daemon
 from coordinator.metrics.families import ALL, DAEMON, GROUPS, KAFKA_EXPORTER, KMINION, OTHER, PARTITIONS
 from coordinator.metrics.text import MAX_LABEL_CHARS, label_value
 from harness.wire import WireClient

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.daemon import Daemon
+from coordinator.daemon.daemon import Daemon
 from coordinator.effects import CoordinatorRecord, HistoryRow
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 import yaml
 
-from coordinator.daemon import Daemon
+from coordinator.daemon.daemon import Daemon
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
 from coordinator.metrics.families import DAEMON

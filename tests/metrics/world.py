@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator.daemon import Daemon, open_directory
+from coordinator.daemon.daemon import Daemon, open_directory
 from coordinator.metrics.metrics import Metrics
 from coordinator.settings.model import Settings
 from harness.wire import WireClient

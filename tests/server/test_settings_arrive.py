@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from coordinator.daemon import Daemon, open_directory
+from coordinator.daemon.daemon import Daemon, open_directory
 from coordinator.groups.consumer.classic_checks import MigrationPolicy
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.history.events import TOPIC as HISTORY_TOPIC

@@ -202,7 +202,7 @@ def test_hostile_expressions_leave_nothing_behind_in_memory_nor_on_standard_erro
 
 def test_a_daemon_loads_re2_with_the_first_expression() -> None:
     script = """
-import sys, coordinator.daemon
+import sys, coordinator.daemon.daemon
 from coordinator.transactions.patterns import Pattern
 print("re2" in sys.modules, Pattern("a").matches("a"), "re2" in sys.modules)
 """

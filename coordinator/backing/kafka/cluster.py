@@ -83,9 +83,13 @@ class BackingCluster:
         self._connections: dict[tuple[int, Lane], OpenConnection] = {}
         self._locks: dict[tuple[int, Lane], asyncio.Lock] = {}
         self._topic = ""
+        self.cluster_id: str | None = None
+        """The cluster's own; None until a broker has said it."""
         self._refreshing: asyncio.Task[None] | None = None
         self.on_refreshed: Callable[[], None] = lambda: None
         """Called when leaders may have changed."""
+        self.on_missing: Callable[[], None] = lambda: None
+        """Called when a broker says that there is no such topic."""
 
     # Its life.
 
@@ -164,6 +168,7 @@ class BackingCluster:
         except UnavailableError:
             await self._find_brokers_again()
             return
+        self.cluster_id = answer.cluster_id
         if answer.brokers:
             self._brokers = {each.node_id: BrokerAddress(each.host, each.port) for each in answer.brokers}
         found = [
@@ -174,6 +179,8 @@ class BackingCluster:
         ]
         self._leaders = {each.partition_index: each.leader_id for each in found}
         self._leader_epochs = {each.partition_index: each.leader_epoch for each in found}
+        if any(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in answer.topics):
+            self.on_missing()
 
     async def _find_brokers_again(self) -> None:
         """All may have moved to where only the name of the cluster leads."""

@@ -64,6 +64,12 @@ class ClusterTopics:
     def was_deleted(self, topic_id: bytes) -> bool:
         return topic_id in self._deleted_ids
 
+    def doubt(self, topic_id: bytes) -> None:
+        """Somebody has heard that this topic is not there: ask about it, as about what a list lacks."""
+        if topic_id in self._names and topic_id not in self._doubts:
+            self._doubts[topic_id] = None
+            self.on_wanted()
+
     def _want(self, name: str) -> None:
         if name in self._wanted or len(self._wanted) >= WANTED_MAX:
             return

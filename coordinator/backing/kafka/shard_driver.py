@@ -79,6 +79,8 @@ class ShardDriver:
         self._told: Claim | None = None
         self.on_moved: Callable[[int], None] = lambda partition: None
         """Called with the partition when `owner` is another."""
+        self.on_state: Callable[[], None] = lambda: None
+        """Called when the state of this node's ownership is another."""
 
     # What the shard's host may do.
 
@@ -161,12 +163,14 @@ class ShardDriver:
         before = self.ownership.state
         actions = self.ownership.handle(event, boot_ms())
         if self.ownership.state is not before:
-            log.info(
+            is_news = ACTIVE in (before, self.ownership.state)
+            (log.info if is_news else log.debug)(
                 "ownership of a shard",
                 partition=self.partition,
                 state=self.ownership.state.name,
                 before=before.name,
             )
+            self.on_state()
         for action in actions:
             ACTIONS[type(action)](self, action)
         self._host.after_event()

@@ -64,19 +64,29 @@ class BackingTopic:
 
 async def ensure_topic(cluster: BackingCluster, name: str, partition_count: int) -> BackingTopic:
     """The topic, made if it is not there. Raises BackingError, in one sentence, if it cannot be used."""
-    found = await _described(cluster, name)
-    if found is None:
-        await _create(cluster, name, partition_count)
-        found = await _shown(cluster, name)
+    topic, replicas = await found_or_made(cluster, name, partition_count, SETTINGS)
     settings = await _settings(cluster, name)
     check_settings(name, settings)
-    topic, replicas = found
     if topic.partition_count != partition_count:
         raise BackingError(
             f"topic {name} has {topic.partition_count} partitions and not {partition_count}: "
             "groups would be looked for where they are not"
         )
     return BackingTopic(name, topic.topic_id, partition_count, _warnings(name, settings, replicas))
+
+
+async def found_or_made(
+    cluster: BackingCluster, name: str, partition_count: int, settings: Mapping[str, str]
+) -> tuple[BackingTopic, int]:
+    """The topic and the fewest replicas of its partitions; made like this if it is not there.
+
+    Raises BackingError.
+    """
+    found = await _described(cluster, name)
+    if found is None:
+        await _create(cluster, name, partition_count, settings)
+        found = await _shown(cluster, name)
+    return found
 
 
 def check_settings(name: str, settings: Mapping[str, str]) -> None:
@@ -141,9 +151,11 @@ async def _shown(cluster: BackingCluster, name: str) -> tuple[BackingTopic, int]
     raise BackingError(f"topic {name} was made, and the cluster does not show it")
 
 
-async def _create(cluster: BackingCluster, name: str, partition_count: int) -> None:
+async def _create(
+    cluster: BackingCluster, name: str, partition_count: int, settings: Mapping[str, str]
+) -> None:
     replicas = min(REPLICAS_MAX, len(cluster.node_ids))
-    settings = {**SETTINGS, "min.insync.replicas": str(max(1, replicas - 1))}
+    settings = {**settings, "min.insync.replicas": str(max(1, replicas - 1))}
     topic = CreatableTopic(
         name=name,
         num_partitions=partition_count,

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from coordinator.backing.kafka.fetched import FetchedBatch
 from coordinator.backing.kafka.shard_driver import ShardDriver
 from coordinator.backing.shards.backed_log import BackedLog
+from coordinator.backing.states import CATCHING_UP, WAITING
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.loading import Loaded
 from coordinator.runtime.shard_states import ACTIVE, ELSEWHERE, FAILED, LOADING
@@ -80,13 +81,13 @@ class BackedShard:
         self._log.begin(self._driver.position)
         self._has_lapsed, self._is_serving = False, True
         loaded = self._shard.loaded(self._runtime.now_ms(), self._runtime.wall_ms())
-        self.runner.take()
+        self._await_service(True)
         self.runner.start(Loaded(self._shard, loaded, self._replay.records, self._replay.skipped))
 
     def retire(self) -> None:
         """Answer nothing new. Whether what waits took effect its clients are not told, as in Kafka."""
         self._is_serving = False
-        self._runtime.close_shard(self.runner, _nothing)
+        self._close()
         self._log.give_up()
 
     def written(self, number: int, end_offset: int) -> None:
@@ -97,10 +98,23 @@ class BackedShard:
     def drop(self) -> None:
         """Forget everything: the log is read anew."""
         self._is_serving = False
-        if self.runner.state is not ELSEWHERE:
-            self._runtime.close_shard(self.runner, _nothing)
+        self._close()
         self._log.drop()
         self._follow_anew()
+
+    def _close(self) -> None:
+        if self.runner.state is not ELSEWHERE:
+            self._runtime.close_shard(self.runner, _nothing)
+
+    def _await_service(self, is_claimed: bool) -> None:
+        """While an earlier owner may still answer, clients are told that the shard is being loaded.
+
+        They come again, and a heartbeat is answered as if all were well: its member has a whole session then.
+        """
+        if is_claimed and self.runner.state is ELSEWHERE:
+            self.runner.take()
+        elif not is_claimed and self.runner.state is LOADING:
+            self._close()
 
     def after_event(self) -> None:
         """Send what waits, and go on where the lease had lapsed: for that time no member is held to anything.
@@ -110,6 +124,8 @@ class BackedShard:
         assert self._driver is not None
         if self._is_serving and self.runner.state in (LOADING, FAILED):
             raise ShardFailedError(f"partition {self.runner.partition}")
+        if not self._is_serving:
+            self._await_service(self._driver.ownership.state in (CATCHING_UP, WAITING))
         if self._log.has_work and self._driver.can_write:
             self._log.hand_over()
         if self._has_lapsed and self.runner.state is ACTIVE and self._driver.may_answer:

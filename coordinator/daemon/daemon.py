@@ -163,7 +163,7 @@ class Daemon:
         self._readers = ThreadWorkers(READER_THREADS, post, "reader")
         self._encoder = ThreadWorkers(1, post, "encoder")  # Needs no disk: a stop can wait for it.
         self._maintenance_worker = ThreadWorkers(1, post, "caretaker")
-        self._history: HistoryWriter | None = None
+        self._history: HistoryWriter[Partition] | None = None
         self._http: HttpServer | None = None
         self._turn = TurnShare(loop.call_soon)
         self.turn_watch = TurnWatch(settings.muster_turn_log_ms, self._turn.begin)
@@ -389,7 +389,7 @@ class Daemon:
         except HttpBindError as error:
             raise StartupError(str(error)) from error
 
-    def _open_history(self) -> HistoryWriter:
+    def _open_history(self) -> HistoryWriter[Partition]:
         settings = self._settings
         overrides = history_topic_config(
             settings.muster_history_topic_retention_ms, settings.muster_history_topic_retention_bytes

@@ -1,0 +1,115 @@
+"""What nodes tell each other through their group on the backing cluster, in bytes.
+
+A version of two bytes and a flexible body, as in the records of coordinators: a later version of Muster may say
+more under a tag. What has a version that is not known here is not understood, and its reader goes by what it knew.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any, Final, TypeVar
+
+from coordinator.backing.claims import Endpoint
+from coordinator.backing.nodes import NodeIdentity, NodeTable
+from protocol.codec.codec import data, decode, encode, struct
+from protocol.codec.primitives import Int32, Int64
+from protocol.errors import DecodeError
+
+VERSION: Final = 0
+_PREFIX: Final = Struct(">h")
+T = TypeVar("T")
+
+
+class UnreadableNodeError(Exception):
+    """Another node says what this version cannot read."""
+
+
+@struct
+class NodeEndpoint:
+    """`claims.Endpoint`."""
+
+    listener: str
+    host: str
+    port: Int32
+
+
+@struct
+class NodeValue:
+    """`nodes.NodeIdentity`."""
+
+    node_id: Int32
+    incarnation: str
+    started_ms: Int64
+    endpoints: list[NodeEndpoint]
+    rack: str | None
+    is_placed: bool
+
+
+@data(versions="0", flexible="0+")
+class ShownNode:
+    """What a member of the group says of itself."""
+
+    node: NodeValue
+
+
+@data(versions="0", flexible="0+")
+class TableValue:
+    """`nodes.NodeTable`."""
+
+    nodes: list[NodeValue]
+    owners: list[Int32]
+
+
+def encode_node(node: NodeIdentity) -> bytes:
+    """A node as it shows itself."""
+    return _PREFIX.pack(VERSION) + encode(ShownNode(node=_value(node)), VERSION)
+
+
+def decode_node(content: bytes) -> NodeIdentity:
+    """Raises UnreadableNodeError."""
+    return _identity(_decoded(ShownNode, content).node)
+
+
+def encode_table(table: NodeTable) -> bytes:
+    """The table that one node has made."""
+    value = TableValue(nodes=[_value(node) for node in table.nodes], owners=list(table.owners))
+    return _PREFIX.pack(VERSION) + encode(value, VERSION)
+
+
+def decode_table(content: bytes) -> NodeTable:
+    """Raises UnreadableNodeError."""
+    value = _decoded(TableValue, content)
+    return NodeTable(tuple(map(_identity, value.nodes)), tuple(value.owners))
+
+
+def _decoded(kind: type[T], content: bytes) -> T:
+    if content[: _PREFIX.size] != _PREFIX.pack(VERSION):
+        raise UnreadableNodeError("it is of a version that is not known here")
+    try:
+        return decode(kind, VERSION, content, _PREFIX.size)
+    except DecodeError as error:
+        raise UnreadableNodeError(str(error)) from None
+
+
+def _value(node: NodeIdentity) -> NodeValue:
+    return NodeValue(
+        node_id=node.node_id,
+        incarnation=node.incarnation,
+        started_ms=node.started_ms,
+        endpoints=[
+            NodeEndpoint(listener=each.listener, host=each.host, port=each.port) for each in node.endpoints
+        ],
+        rack=node.rack,
+        is_placed=node.is_placed,
+    )
+
+
+def _identity(value: Any) -> NodeIdentity:
+    return NodeIdentity(
+        node_id=value.node_id,
+        incarnation=value.incarnation,
+        started_ms=value.started_ms,
+        endpoints=tuple(Endpoint(each.listener, each.host, each.port) for each in value.endpoints),
+        rack=value.rack,
+        is_placed=value.is_placed,
+    )

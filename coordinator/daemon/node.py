@@ -1,0 +1,359 @@
+"""One of several nodes whose logs are on an existing Kafka, composed from settings; and how it stops.
+
+It serves what a coordinator of groups serves, and no topics: clients are sent here by a system that answers for
+their data. At a start the cluster is tried before anything is served, and refused in one sentence if it will not
+do; the listeners are open before the node may own a shard, as its claims say where it is found. At a stop shards
+are released, so that the next owner need not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, cast
+
+import structlog
+
+from coordinator.backing.claims import Endpoint
+from coordinator.backing.kafka.backing_log import BackingLog, OwnNode, prepared_topic
+from coordinator.backing.kafka.cluster import BackingCluster, BackingError
+from coordinator.backing.kafka.cluster_topics import ClusterTopics
+from coordinator.backing.kafka.event_topic import EventTopic
+from coordinator.backing.kafka.node_group import NodeGroup, Nodes
+from coordinator.backing.kafka.topic import BackingTopic
+from coordinator.backing.kafka.topic_watch import TopicWatch
+from coordinator.backing.nodes import NodeIdentity, NodeTable
+from coordinator.backing.ownership import OwnershipTiming
+from coordinator.backing.shards.backed_log import BackedLog, Room
+from coordinator.backing.shards.backed_shard import BackedFlusher, BackedShard
+from coordinator.backing.states import FOLLOWING
+from coordinator.daemon.daemon import LAST_ANSWERS_S, READER_THREADS, StartupError
+from coordinator.daemon.node_apis import NodeApis
+from coordinator.daemon.routing import Routing
+from coordinator.effects import HistoryRow
+from coordinator.history.events import TOPIC as HISTORY_TOPIC
+from coordinator.history.events import History
+from coordinator.history.topic import history_topic_config
+from coordinator.history.writer import HistoryWriter
+from coordinator.part_settings import consumer_group_settings, group_settings
+from coordinator.runtime.clock import Clock, boot_ns
+from coordinator.runtime.collector import Collector
+from coordinator.runtime.group_runner import GroupRunner
+from coordinator.runtime.group_shards import group_shards
+from coordinator.runtime.loop import Runtime
+from coordinator.runtime.turn_share import TurnShare
+from coordinator.server.api_table import Handler, api_table
+from coordinator.server.descriptors import raise_limit
+from coordinator.server.find_coordinator import FindCoordinator
+from coordinator.server.group_apis import GroupApis
+from coordinator.server.server import BindError, Server
+from coordinator.settings.backing import PREFIX
+from coordinator.settings.group_kinds import CONSUMER
+from coordinator.settings.listeners import SecurityProtocol
+from coordinator.settings.model import Settings
+from coordinator.settings.unusable import UnusableSettings
+from coordinator.shard.shard import Shard
+from coordinator.topics.feature_levels import GROUP_VERSION, HIGHEST_LEVELS, FeatureLevels
+from coordinator.topics.names import GROUP_METADATA_TOPIC
+from coordinator.topics.placement import NO_LEADER, Placement
+from coordinator.topics.placement import Node as PlacedNode
+from coordinator.topics.workers import ThreadWorkers
+from protocol.records.records import Codec
+from storage.log.durable_log import DurableLog
+
+log = structlog.get_logger("muster.node")
+
+RELEASE_S: Final = 1.0
+"""What a stop waits for shards to be released: another node then claims them over their heads."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackingClient:
+    """How to connect to the cluster that has the logs."""
+
+    bootstrap: str
+    arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """aiokafka's, for TLS and SASL."""
+
+
+async def serve_node(
+    settings: Settings, client: BackingClient, ready: Callable[[str], None], stop: asyncio.Event
+) -> None:
+    """Run the node until `stop` is set; `ready` is called with the bound addresses once clients are served.
+
+    Raises StartupError, also if another node turns out to have its id; UnusableSettings.
+    """
+    refuse_what_is_not_there(settings)
+    raise_limit()
+    cluster = BackingCluster(client.bootstrap, client.arguments)
+    try:
+        topic = await _prepared(cluster, settings)
+        node = Node(settings, client, cluster, topic)
+        try:
+            await node.start()
+            ready(node.server.addresses)
+            await _first(stop.wait(), node.ended.wait())
+        finally:
+            await node.stop()
+    except BackingError as error:
+        raise StartupError(str(error)) from None
+    finally:
+        await cluster.close()
+    if node.reason:
+        raise StartupError(node.reason)
+
+
+def refuse_what_is_not_there(settings: Settings) -> None:
+    """Raises UnusableSettings for a setting that a node whose logs are on Kafka cannot keep to."""
+    given = settings.model_fields_set
+    reasons = {
+        "authorizer.class.name has no ACLs to go by": bool(settings.authorizer_class_name),
+        "muster.client.metrics has nowhere to keep them": settings.muster_client_metrics,
+        "muster.http.listeners are not served": "muster_http_listeners" in given
+        and bool(settings.muster_http_listeners),
+    }
+    for listener in settings.endpoints:
+        if listener.protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
+            reasons[f"the listener {listener.name} asks for logins, and no users are kept"] = True
+    for reason, is_given in reasons.items():
+        if is_given:
+            raise UnusableSettings(f"with {PREFIX}bootstrap.servers {reason} yet")
+
+
+async def _prepared(cluster: BackingCluster, settings: Settings) -> BackingTopic:
+    """The topic of the logs, on a cluster that will do. Raises BackingError."""
+    await cluster.start()
+    if cluster.node_ids[-1] >= settings.muster_node_id_base:
+        raise BackingError(
+            f"broker {cluster.node_ids[-1]} of {PREFIX}bootstrap.servers has an id of ours: "
+            f"muster.node.id.base={settings.muster_node_id_base} has to be above all ids of brokers"
+        )
+    wall_ms = Clock().wall_ms()
+    return await prepared_topic(
+        cluster, settings.muster_offsets_topic, settings.offsets_topic_num_partitions, wall_ms
+    )
+
+
+async def _first(*waits: Any) -> None:
+    tasks = [asyncio.ensure_future(each) for each in waits]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+
+
+class Node:
+    """Makes, starts and stops all parts of one node; `cluster` has started."""
+
+    def __init__(
+        self, settings: Settings, client: BackingClient, cluster: BackingCluster, topic: BackingTopic
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._settings = settings
+        self._client = client
+        self._cluster = cluster
+        self._topic = topic
+        self.node_id = settings.muster_node_id_base + settings.node_id
+        self.ended = asyncio.Event()
+        self.reason = ""
+        """Why it ended by itself."""
+        self._clock = Clock(elapsed_ns=boot_ns)
+        self._turn = TurnShare(loop.call_soon)
+        self._readers = ThreadWorkers(READER_THREADS, loop.call_soon_threadsafe, "reader")
+        self._flusher = BackedFlusher()
+        self.runtime = Runtime(
+            self._clock,
+            cast(Any, self._flusher),  # It has what the runtime uses of a Flusher.
+            self._record_history,
+            settings.offsets_load_buffer_size,
+            turn=self._turn,
+        )
+        self._events = EventTopic(
+            BackingCluster(client.bootstrap, client.arguments), HISTORY_TOPIC, self.node_id
+        )
+        history = History(settings.muster_history_events_per_group)
+        self._history = HistoryWriter(history, self._events, self.runtime.soon)
+        self.topics = ClusterTopics(self._on_topic_deleted)
+        self._watch = TopicWatch(cluster, self.topics)
+        own = PlacedNode(
+            self.node_id, lambda listener: self.server.endpoint_for(listener), settings.broker_rack
+        )
+        self.placement = Placement(own, controller_id=NO_LEADER)
+        self.server = self._server()
+        self._shards = self._make_shards()
+        self._is_stopping = False
+        self._log: BackingLog | None = None
+        self._group: NodeGroup | None = None
+        self._collector = Collector(
+            self.runtime.set_timer, self._clock.now_ms, lambda: self.server.has_connections, self._turn
+        )
+
+    def _server(self) -> Server:
+        find = FindCoordinator(self.placement, {GROUP_METADATA_TOPIC: self._topic.partition_count})
+        assignors = consumer_group_settings(self._settings).assignors
+        groups = GroupApis(self.runtime, self._has_consumer_groups, assignors=assignors)
+        apis = NodeApis(self.placement, self.topics, lambda: self._cluster.cluster_id)
+        handlers: dict[int, Handler] = {10: find, **groups.handlers(), **apis.handlers()}
+        table = api_table(handlers, groups.prepare(), self._features, groups.counts)
+        return Server(table, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
+
+    def _has_consumer_groups(self) -> bool:
+        return CONSUMER in self._settings.group_coordinator_rebalance_protocols
+
+    def _features(self) -> FeatureLevels:
+        return FeatureLevels({GROUP_VERSION: HIGHEST_LEVELS.levels[GROUP_VERSION]}, 0)
+
+    def _make_shards(self) -> dict[int, BackedShard]:
+        room = Room()
+        settings, consumers = group_settings(self._settings), consumer_group_settings(self._settings)
+        kind = group_shards(lambda partition: Shard(partition, settings, self.topics, consumers))
+        shards = {}
+        for partition in range(self._topic.partition_count):
+            backed_log = BackedLog(f"{self._topic.name}-{partition}", self._writing(partition), room)
+            runner = GroupRunner(
+                kind,
+                partition,
+                DurableLog(cast(Any, backed_log), self.runtime.log_host),
+                self.runtime,
+                max_batch_bytes=self._settings.message_max_bytes,
+                codec=Codec(self._settings.offsets_topic_compression_codec),
+                commit_timeout_ms=self._settings.offsets_commit_timeout_ms,
+            )
+            shards[partition] = self._flusher.hosts[backed_log] = BackedShard(
+                runner, backed_log, self.runtime
+            )
+            runner.release()
+        self.runtime.open_shards([shard.runner for shard in shards.values()])
+        return shards
+
+    def _writing(self, partition: int) -> Callable[[bytearray, int], int]:
+        return lambda batch, record_count: self._drivers[partition].write(batch, record_count)
+
+    @property
+    def _drivers(self) -> Mapping[int, Any]:
+        assert self._log is not None
+        return self._log.drivers
+
+    # The start.
+
+    async def start(self) -> None:
+        """Open the listeners, follow the logs, and join the other nodes. Raises StartupError, BackingError."""
+        await self._watch.start()
+        settings = self._settings
+        await self._events.open(
+            history_topic_config(
+                settings.muster_history_topic_retention_ms, settings.muster_history_topic_retention_bytes
+            )
+        )
+        try:
+            await self.server.listen(self._settings.endpoints)
+        except BindError as error:
+            raise StartupError(str(error)) from error
+        self._collector.start()
+        listeners = [listener.name for listener in self._settings.endpoints]
+        endpoints = tuple(Endpoint(name, *self.server.endpoint_for(name)) for name in listeners)
+        self._routing = Routing(self.placement, self._topic.partition_count, dict.fromkeys(listeners))
+        self._log = BackingLog(
+            self._cluster,
+            self._topic,
+            OwnNode(self.node_id, endpoints),
+            self._shards,
+            self._clock.wall_ms,
+            OwnershipTiming(lease_ms=self._settings.muster_lease_ms),
+        )
+        for partition, shard in self._shards.items():
+            driver = self._log.drivers[partition]
+            shard.attach(driver)
+            driver.on_moved = self._on_moved
+        self._cluster.on_missing = partial(self.topics.doubt, self._topic.topic_id)
+        await self._log.start()
+        own = NodeIdentity(
+            self.node_id, uuid.uuid4().hex, self._clock.wall_ms(), endpoints, self._settings.broker_rack
+        )
+        nodes = Nodes(own, self._topic.partition_count, self._owners, partial(self._on_table, own))
+        self._group = NodeGroup(self._client.bootstrap, self._client.arguments, self._topic.name, nodes)
+        self._group.start()
+
+    def _owners(self) -> dict[int, int]:
+        """The ids of the nodes that own shards, by partition."""
+        owners = {partition: driver.owner for partition, driver in self._drivers.items()}
+        return {partition: owner.node_id for partition, owner in owners.items() if owner is not None}
+
+    def _on_moved(self, partition: int) -> None:
+        self._routing.follow_claim(partition, self._drivers[partition].owner)
+
+    def _on_table(self, own: NodeIdentity, table: NodeTable) -> None:
+        """Own what the newest table says, unless another process has this node's id."""
+        if len(table.owners) != self._topic.partition_count:
+            self._end(
+                f"topic {self._topic.name} has {self._topic.partition_count} partitions for this node and "
+                f"{len(table.owners)} for others: groups would be looked for where they are not"
+            )
+            return
+        holder = table.holder_of(self.node_id)
+        if holder is not None and holder.incarnation != own.incarnation:
+            places = ", ".join(f"{each.host}:{each.port}" for each in holder.endpoints)
+            self._end(f"node.id={self._settings.node_id} is that of a node that is there, at {places}")
+            return
+        if self._is_stopping:
+            return
+        log.info("the nodes", node_ids=[node.node_id for node in table.nodes])
+        self._routing.follow_table(table)
+        for partition, driver in self._drivers.items():
+            driver.advise(table.owners[partition] == self.node_id)
+
+    def _end(self, reason: str) -> None:
+        """Stop by itself, and say why."""
+        self.reason = self.reason or reason
+        self.ended.set()
+
+    def _record_history(self, rows: tuple[HistoryRow, ...]) -> None:
+        self._history.record(rows)
+
+    def _on_topic_deleted(self, name: str, topic_id: bytes) -> None:
+        if topic_id == self._topic.topic_id:
+            self._end(f"topic {name} is not there any more, and with it all groups are gone")
+        for runner in self.runtime.runners:
+            self.runtime.do(partial(runner.topic_deleted, name, topic_id))
+
+    # The end.
+
+    async def stop(self) -> None:
+        """Release all shards and leave the other nodes; then close the connections, and stop all parts."""
+        self._is_stopping = True
+        if self._log is not None:
+            await asyncio.gather(self._leave(), self._release())
+            await self._log.close()
+        await self._watch.close()
+        await self.server.stop_listening()
+        self.server.stop_reading()
+        self._collector.stop()
+        self._history.close()
+        await self._events.close()
+        self.runtime.stop()
+        self._readers.close()
+        await asyncio.sleep(0)  # The outcomes of the last work come back in a turn of their own.
+        await self.server.close_connections(LAST_ANSWERS_S)
+
+    async def _leave(self) -> None:
+        if self._group is not None:
+            await self._group.close()
+
+    async def _release(self) -> None:
+        """Let go of all shards, for as long as that may take."""
+        moved = asyncio.Event()
+        for driver in self._drivers.values():
+            driver.on_state = moved.set
+            driver.advise(False)
+        try:
+            async with asyncio.timeout(RELEASE_S):
+                while self._holds_any():
+                    await moved.wait()
+                    moved.clear()
+        except TimeoutError:
+            log.warning("not all shards were released: their next owners have to wait")
+
+    def _holds_any(self) -> bool:
+        return any(driver.ownership.state is not FOLLOWING for driver in self._drivers.values())

@@ -1,0 +1,45 @@
+"""The settings of a node whose logs are on an existing Kafka; a part of `Settings`.
+
+That cluster is named by `muster.backing.bootstrap.servers`, which turns the mode on; other settings of the client
+that connects to it have Kafka's names behind `muster.backing.`. They are a free part of the settings, as they are
+those of a client, and who starts the daemon reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from coordinator.settings.types import NonBlank, Whole
+
+PREFIX: Final = "muster.backing."
+BOOTSTRAP: Final = PREFIX + "bootstrap.servers"
+NODE_ID_MAX: Final = 2**31 - 1
+
+
+class BackingSettings(BaseModel):
+    """The fields of `Settings` about a log on Kafka."""
+
+    model_config = ConfigDict(defer_build=True)  # Only `Settings` is built, and without plugins.
+
+    muster_offsets_topic: NonBlank = Field(
+        "__muster_offsets",
+        description="With muster.backing.bootstrap.servers: the topic of that cluster that has the log. Its nodes "
+        "are those with the same topic.",
+    )
+    muster_lease_ms: Annotated[int, Whole(500, 60_000)] = Field(
+        3000,
+        description="Likewise: for so long a node answers after Kafka last showed it that it is the owner, and "
+        "for so long the next owner waits.",
+    )
+    muster_node_id_base: Annotated[int, Whole(1, NODE_ID_MAX)] = Field(
+        1_000_000,
+        description="Likewise: what is added to node.id for the id that clients see. Above all ids of brokers.",
+    )
+
+
+def client_properties(texts: Mapping[str, str]) -> dict[str, str]:
+    """The settings of the client that connects to the backing cluster, under a client's names."""
+    return {name.removeprefix(PREFIX): text for name, text in texts.items() if name.startswith(PREFIX)}

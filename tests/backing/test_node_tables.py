@@ -1,0 +1,234 @@
+"""Which node is advised to own which shard, and what nodes tell each other about it, without a network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.backing.claims import Claim, ClaimKind, Endpoint
+from coordinator.backing.kafka.node_group import Nodes
+from coordinator.backing.kafka.node_records import (
+    UnreadableNodeError,
+    decode_node,
+    decode_table,
+    encode_node,
+    encode_table,
+)
+from coordinator.backing.nodes import UNPLACED, NodeIdentity, NodeTable, table_of
+from coordinator.daemon.routing import Routing
+from coordinator.topics.names import GROUP_METADATA_TOPIC
+from coordinator.topics.placement import NO_LEADER, Node, Placement
+
+PARTITIONS = 12
+LISTENER = "PLAINTEXT"
+
+
+def node(node_id: int, started_ms: int = 0, *, is_placed: bool = False) -> NodeIdentity:
+    endpoints = (Endpoint(LISTENER, f"host-{node_id}", 9_000 + node_id),)
+    return NodeIdentity(node_id, f"{node_id}-{started_ms}", started_ms, endpoints, "a", is_placed)
+
+
+NODES = [node(1), node(2), node(3)]
+
+
+# The table.
+
+
+def test_one_node_has_everything_and_none_nothing() -> None:
+    assert table_of([node(7)], {}, 3).owners == (7, 7, 7)
+    assert table_of([], {0: 7}, 3).owners == (UNPLACED,) * 3
+
+
+def test_what_nodes_own_stays_and_only_the_surplus_moves() -> None:
+    owners = dict.fromkeys(range(PARTITIONS), 1)
+    table = table_of([node(1), node(2)], owners, PARTITIONS)
+    assert Counter(table.owners) == {1: 6, 2: 6}
+    again = table_of(NODES, dict(enumerate(table.owners)), PARTITIONS)
+    assert Counter(again.owners) == {1: 4, 2: 4, 3: 4}
+    moved = [new for new, old in zip(again.owners, table.owners, strict=True) if new != old]
+    assert moved == [3, 3, 3, 3]
+
+
+def test_a_node_that_is_gone_leaves_its_shards_to_all_others() -> None:
+    owners = {partition: 1 + partition % 3 for partition in range(PARTITIONS)}
+    table = table_of([node(2), node(3)], owners, PARTITIONS)
+    assert Counter(table.owners) == {2: 6, 3: 6}
+    assert all(table.owners[partition] == owner for partition, owner in owners.items() if owner != 1)
+
+
+ids = st.lists(st.integers(1, 4), unique=True, min_size=1)
+owned = st.lists(st.integers(0, 4), min_size=1, max_size=20)
+"""The owner of each shard; 0: it has none."""
+
+
+@given(ids, owned)
+def test_a_table_is_even_and_moves_no_more_than_it_has_to(node_ids: list[int], had: list[int]) -> None:
+    partition_count = len(had)
+    owners = {partition: owner for partition, owner in enumerate(had) if owner}
+    table = table_of(map(node, node_ids), owners, partition_count)
+    counts = Counter(table.owners)
+    given_counts = [counts[node_id] for node_id in node_ids]
+    assert sum(given_counts) == partition_count
+    assert max(given_counts) - min(given_counts) <= 1
+    theirs = Counter(owner for owner in owners.values() if owner in node_ids)
+    kept = sum(table.owners[partition] == owner for partition, owner in owners.items())
+    assert kept == sum(min(theirs[node_id], counts[node_id]) for node_id in node_ids)
+    assert table_of(map(node, node_ids), dict(enumerate(table.owners)), partition_count) == table
+
+
+@pytest.mark.parametrize(
+    ("other", "counts"),
+    [
+        (node(1, started_ms=5), "1-9"),
+        (node(1, started_ms=10, is_placed=True), "1-9"),
+        (node(1, started_ms=10), "1-9"),
+    ],
+)
+def test_of_two_with_one_id_the_one_counts_that_was_there(other: NodeIdentity, counts: str) -> None:
+    there = node(1, started_ms=9, is_placed=True)
+    for shown in ([there, other], [other, there]):
+        table = table_of([*shown, node(2)], {}, 4)
+        assert [each.incarnation for each in table.nodes] == [counts, "2-0"]
+        assert table.names(there)
+        assert not table.names(other)
+        assert table.holder_of(1) == there
+
+
+def test_of_two_that_were_not_there_the_one_counts_that_started_first() -> None:
+    table = table_of([node(1, 9), node(1, 5)], {}, 2)
+    assert [each.incarnation for each in table.nodes] == ["1-5"]
+    assert table.owners == (1, 1)
+    assert table.holder_of(3) is None
+
+
+# Its bytes.
+
+
+def test_nodes_and_tables_are_read_as_they_were_written() -> None:
+    own = replace(node(1, 1_700_000_000_000), rack=None, is_placed=True)
+    assert decode_node(encode_node(own)) == own
+    table = table_of(NODES, {}, PARTITIONS)
+    assert decode_table(encode_table(table)) == table
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x00", b"\x00\x01" + encode_node(node(1))[2:], encode_node(node(1))[:-1]]
+)
+def test_what_cannot_be_read_is_refused(content: bytes) -> None:
+    with pytest.raises(UnreadableNodeError):
+        decode_node(content)
+    with pytest.raises(UnreadableNodeError):
+        decode_table(content)
+
+
+# Members of the group.
+
+
+class Member:
+    """A node in the group, and the tables that it was told."""
+
+    def __init__(self, own: NodeIdentity, owners: dict[int, int] | None = None) -> None:
+        self.tables: list[NodeTable] = []
+        self.nodes = Nodes(own, PARTITIONS, lambda: owners or {}, self.tables.append)
+
+
+def test_the_leader_makes_one_table_for_all() -> None:
+    owners = dict.fromkeys(range(PARTITIONS), 2)
+    members = {str(each.node_id): Member(each, owners) for each in NODES}
+    shown = {member_id: member.nodes.metadata(["logs"]) for member_id, member in members.items()}
+    assert all(metadata.subscription == ["logs"] for metadata in shown.values())
+    assigned = members["1"].nodes.assign(None, shown)
+    assert assigned.keys() == members.keys()
+    for member_id, member in members.items():
+        assert assigned[member_id].assignment == []
+        member.nodes.on_assignment(assigned[member_id])
+    expected = table_of(NODES, owners, PARTITIONS)
+    assert [member.tables for member in members.values()] == [[expected]] * 3
+    # From now on each of them says so.
+    assert all(decode_node(each.nodes.metadata([]).user_data).is_placed for each in members.values())
+
+
+def test_a_node_that_cannot_be_read_is_left_out_and_keeps_nobody_from_a_table() -> None:
+    leader = Member(node(1))
+    shown = {"1": leader.nodes.metadata([]), "later": leader.nodes.metadata([])}
+    shown["later"].user_data = b"\x7f\xffsomething"
+    assigned = leader.nodes.assign(None, shown)
+    assert decode_table(assigned["later"].user_data) == table_of([node(1)], {}, PARTITIONS)
+
+
+def test_a_table_that_cannot_be_read_changes_nothing() -> None:
+    member = Member(node(1))
+    (assigned,) = member.nodes.assign(None, {"1": member.nodes.metadata([])}).values()
+    assigned.user_data = b"\x7f\xff"
+    member.nodes.on_assignment(assigned)
+    assert member.tables == []
+    assert not member.nodes.own.is_placed
+
+
+def test_a_node_that_no_table_has_named_is_not_placed() -> None:
+    late, there = Member(node(1, 5)), Member(node(1, 1))
+    shown = {"late": late.nodes.metadata([]), "there": there.nodes.metadata([])}
+    late.nodes.on_assignment(late.nodes.assign(None, shown)["late"])
+    assert not late.nodes.own.is_placed
+
+
+# Whom clients are sent to.
+
+
+def new_routing() -> Routing:
+    placement = Placement(Node(1, lambda listener: (f"own-{listener}", 1)), controller_id=NO_LEADER)
+    return Routing(placement, PARTITIONS, {LISTENER: None})
+
+
+def claimed(node_id: int) -> Claim:
+    return Claim(ClaimKind.CLAIMED, node_id, 3_000)
+
+
+def leader(routing: Routing, partition: int = 0) -> int:
+    return routing.placement.leader_of(GROUP_METADATA_TOPIC, partition)
+
+
+def test_a_claim_decides_whatever_the_table_says() -> None:
+    routing = new_routing()
+    assert leader(routing) == NO_LEADER
+    routing.follow_table(NodeTable((node(1), node(2)), (1,) * PARTITIONS))
+    assert leader(routing) == NO_LEADER
+    routing.follow_claim(0, claimed(2))
+    assert (leader(routing), leader(routing, 1)) == (2, NO_LEADER)
+    found = routing.placement.node(2)
+    assert found is not None
+    assert (found.endpoint_for(LISTENER), found.rack) == (("host-2", 9_002), "a")
+    routing.follow_claim(0, None)
+    assert leader(routing) == NO_LEADER
+
+
+def test_a_node_that_is_gone_is_nobody_to_be_sent_to() -> None:
+    routing = new_routing()
+    routing.follow_claim(0, claimed(2))
+    routing.follow_claim(1, claimed(1))
+    assert (leader(routing), leader(routing, 1)) == (NO_LEADER, 1)
+    routing.follow_table(NodeTable((node(1), node(2)), ()))
+    assert leader(routing) == 2
+    routing.follow_table(NodeTable((node(1),), ()))
+    assert (leader(routing), leader(routing, 1)) == (NO_LEADER, 1)
+
+
+def test_a_node_that_has_moved_is_found_where_it_is() -> None:
+    routing = new_routing()
+    routing.follow_table(NodeTable((node(2),), ()))
+    moved = replace(node(2), endpoints=(Endpoint(LISTENER, "elsewhere", 7),))
+    routing.follow_table(NodeTable((moved,), ()))
+    found = routing.placement.node(2)
+    assert found is not None
+    assert found.endpoint_for(LISTENER) == ("elsewhere", 7)
+
+
+def test_a_node_without_one_of_our_listeners_is_not_shown() -> None:
+    routing = new_routing()
+    other = replace(node(2), endpoints=(Endpoint("OTHER", "host", 1),))
+    routing.follow_table(NodeTable((other, node(3)), ()))
+    assert [each.node_id for each in routing.placement.nodes] == [1, 3]
