@@ -27,8 +27,8 @@ COMMIT ?=
 ONLY ?=
 
 ALSO = compiled run-compiled wheel check format docs constraints clean demo demo-secure \
-	spoken test-whole test-compiled test-compiled-rotation test-long test-long-rotation conformance simulation mutants mutants-rotation \
-	soak soak-kill soak-log soak-disk soak-storms soak-migration soak-transactions \
+	spoken test-backing test-whole test-compiled test-compiled-rotation test-long test-long-rotation conformance simulation mutants mutants-rotation \
+	soak soak-backing soak-kill soak-log soak-disk soak-storms soak-migration soak-transactions \
 	fuzz-security bench bench-quick bench-quick-rotation bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed profile spark-cluster
 .PHONY: help run test always $(ALSO)
 
@@ -115,6 +115,11 @@ test-whole:
 spoken: $(VENV)/.dev
 	$(BIN)/python -m tests.spoken --check
 
+# Three nodes on one Kafka, which are killed, stopped and cut off under clients that never stop (docs/cluster.md).
+test-backing: $(VENV)/.dev
+	$(BIN)/python -m harness.java_tools
+	$(BIN)/python -m tests.backing.rounds --rounds 5
+
 # What takes minutes: executors that are killed, clusters of Spark, jobs over a daemon that restarts.
 test-long: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
@@ -166,12 +171,17 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation --mixed --seeds $$(($(SEEDS) / 10))
 	$(BIN)/python -m tests.simulation --backing --seeds $(SEEDS)
 
-# Breaks the daemon on purpose: every mutant, or (as .ci/run does) those of what changed and a twentieth of the others.
+# Breaks the daemon on purpose: every mutant, or (as .ci/run does) those of what changed and a twenty-fifth of the others.
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutations
 
 mutants-rotation: $(VENV)/.dev
 	$(BIN)/python -m tests.mutations --rotate $(if $(BASE),--base $(BASE))
+
+# The same rounds, two hundred of them: an hour and a half.
+soak-backing: $(VENV)/.dev
+	$(BIN)/python -m harness.java_tools
+	$(BIN)/python -m tests.backing.rounds --rounds $(ROUNDS)
 
 # Commits against compaction on small segments, with kills: half an hour.
 soak-log: $(VENV)/.dev

@@ -4,7 +4,7 @@ Each patch beside this file is one way to be wrong, and says in its first lines 
 which simulation must as well (mutants.py). It is applied to a copy of the checkout; there its tests run
 until the first fails, then the simulation, two mutants at a time. All nets have to hold: the status is 1 if a
 mutant gets through one, or if a net does not pass on a copy that nothing has broken. With --rotate run the
-mutants of what changed and a twentieth of the others (rotation.py).
+mutants of what changed and a twenty-fifth of the others (rotation.py).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(command: Sequence[str]) -> int:
     if arguments.rotate:
         chosen = rotation.rotated(chosen, rotation.changed_files(ROOT, arguments.base), tree_id(ROOT))
         print(
-            f"{len(chosen)} of {len(every)} mutants: of what changed, and a twentieth of the others",
+            f"{len(chosen)} of {len(every)} mutants: of what changed, and a twenty-fifth of the others",
             flush=True,
         )
     if not chosen:
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="these mutants; without a name all of them")
     parser.add_argument(
-        "--rotate", action="store_true", help="those of what changed, and a twentieth of the others"
+        "--rotate", action="store_true", help="those of what changed, and a twenty-fifth of the others"
     )
     parser.add_argument(
         "--base", metavar="REV", help="changed since when; else since the branch left origin/main"

@@ -1,7 +1,7 @@
-"""Which mutants a run in rotation takes: those of code or tests that changed, and a twentieth of the others.
+"""Which mutants a run in rotation takes: those of code or tests that changed, and a twenty-fifth of the others.
 
-The twentieth follows from the id of the checkout's tree: the same tree takes the same one wherever it is run, and
-trees whose ids differ modulo twenty take different ones, so that in the long run every mutant is tried.
+The share follows from the id of the checkout's tree: the same tree takes the same one wherever it is run, and
+trees whose ids differ modulo `SHARES` take different ones, so that in the long run every mutant is tried.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.rotation import git
 from tests.mutations.mutants import Mutant
 
-SHARES = 20
+SHARES = 25
 UPSTREAM = "origin/main"
 
 
@@ -21,7 +21,7 @@ class UnknownRevision(Exception):
 
 
 def rotated(mutants: Iterable[Mutant], changed: frozenset[str], tree_id: str) -> list[Mutant]:
-    """Of the mutants those that `changed` files concern, and a twentieth of the others; in the order given."""
+    """Of the mutants those that `changed` files concern, and a twenty-fifth of the others; in the order given."""
     all_of_them = list(mutants)
     others = [mutant for mutant in all_of_them if not concerns(mutant, changed)]
     skipped = set(others) - set(others[int(tree_id, 16) % SHARES :: SHARES])

@@ -70,15 +70,17 @@ def test_git_skips_the_header(tmp_path: Path) -> None:
     assert notes.read_text() == "one\nthree\n"
 
 
-def test_a_rotation_takes_what_changed_and_a_twentieth_of_the_others() -> None:
+def test_a_rotation_takes_what_changed_and_a_share_of_the_others() -> None:
     of_groups = [mutant(f"groups_{n}", "coordinator/groups/classic/group.py") for n in range(4)]
-    of_storage = [mutant(f"storage_{n}", "storage/files.py") for n in range(40)]
+    of_storage = [mutant(f"storage_{n}", "storage/files.py") for n in range(50)]
     changed = frozenset({"coordinator/groups/classic/heartbeat.py", "README.md"})
-    taken = [set(_names(rotated(of_groups + of_storage, changed, f"{tree:x}"))) for tree in range(40, 60)]
+    taken = [set(_names(rotated(of_groups + of_storage, changed, f"{tree:x}"))) for tree in range(40, 65)]
     for names in taken:
         assert names > set(_names(of_groups))
         assert len(names) == 4 + 2
-    assert set.union(*taken) == set(_names(of_groups + of_storage))  # Each is tried in twenty trees in a row.
+    assert set.union(*taken) == set(
+        _names(of_groups + of_storage)
+    )  # Each is tried in so many trees in a row.
 
 
 def _names(mutants: list[Mutant]) -> list[str]:
