@@ -117,7 +117,7 @@ def client_of(properties: Mapping[str, str]) -> ClientSettings | None:
         client = client_settings(properties)
     except ClientPropertiesError as error:
         raise SettingsError([f"settings behind {PREFIX}: {error}"]) from None
-    if client.bootstrap is None:
+    if not client.bootstrap:
         raise SettingsError([f"{BOOTSTRAP} is needed by the other settings behind {PREFIX}"])
     return client
 

@@ -1,8 +1,8 @@
 """Which node is advised to own which shard: a table that one node makes for all, from who is there.
 
 It is advice: claims decide (`ownership`). A table keeps what nodes own as far as it can, and gives all the same
-number of shards, or one more. A node id is one node's: where two say that they have it, the one counts that a
-table has named before, and among such the one that started first.
+number of shards, or one more. A node id is one node's: where two say that they have it, the one counts that the
+newer table has named, and of two that none has named the one that started first.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class NodeIdentity:
     """By the wall clock."""
     endpoints: tuple[Endpoint, ...] = ()
     rack: str | None = None
-    is_placed: bool = False
-    """Whether a table has named it."""
+    table_number: int = 0
+    """Of the newest table that has named it; 0: none has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,9 @@ class NodeTable:
 
     nodes: tuple[NodeIdentity, ...]
     owners: tuple[int, ...]
+    number: int = 1
+    """Higher than that of any table that one of the nodes had seen. It is the time, or the next number if that is
+    higher: so it is above that of a table which none of them has seen, too."""
 
     def names(self, node: NodeIdentity) -> bool:
         """Whether this very process is in it."""
@@ -49,16 +52,20 @@ class NodeTable:
         return next((each for each in self.nodes if each.node_id == node_id), None)
 
 
-def table_of(shown: Iterable[NodeIdentity], owners: Mapping[int, int], partition_count: int) -> NodeTable:
+def table_of(
+    shown: Iterable[NodeIdentity], owners: Mapping[int, int], partition_count: int, wall_ms: int
+) -> NodeTable:
     """The table for these nodes; `owners` are the ids of those that own shards now, by partition."""
+    shown = list(shown)
     nodes = _one_for_each_id(shown)
     ids = [node.node_id for node in nodes]
-    return NodeTable(tuple(nodes), tuple(_spread(ids, owners, partition_count)))
+    number = max(wall_ms, *(1 + node.table_number for node in shown), 1)
+    return NodeTable(tuple(nodes), tuple(_spread(ids, owners, partition_count)), number)
 
 
 def _one_for_each_id(shown: Iterable[NodeIdentity]) -> list[NodeIdentity]:
     by_id: dict[int, NodeIdentity] = {}
-    for node in sorted(shown, key=lambda each: (not each.is_placed, each.started_ms, each.incarnation)):
+    for node in sorted(shown, key=lambda each: (-each.table_number, each.started_ms, each.incarnation)):
         by_id.setdefault(node.node_id, node)
     return [by_id[node_id] for node_id in sorted(by_id)]
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import structlog
 
@@ -50,7 +51,7 @@ from coordinator.server.descriptors import raise_limit
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
 from coordinator.server.server import BindError, Server
-from coordinator.settings.backing import PREFIX
+from coordinator.settings.backing import NODE_ID_MAX, PREFIX
 from coordinator.settings.group_kinds import CONSUMER
 from coordinator.settings.listeners import SecurityProtocol
 from coordinator.settings.model import Settings
@@ -66,6 +67,10 @@ from storage.log.durable_log import DurableLog
 
 log = structlog.get_logger("muster.node")
 
+T = TypeVar("T")
+
+READ_S: Final = 5.0
+"""What a start waits for the logs to be read: who makes the table of the nodes has to know who owns what."""
 RELEASE_S: Final = 1.0
 """What a stop waits for shards to be released: another node then claims them over their heads."""
 
@@ -90,12 +95,14 @@ async def serve_node(
     raise_limit()
     cluster = BackingCluster(client.bootstrap, client.arguments)
     try:
-        topic = await _prepared(cluster, settings)
+        topic = await _unless(stop, _prepared(cluster, settings))
+        if topic is None:
+            return
         node = Node(settings, client, cluster, topic)
         try:
-            await node.start()
-            ready(node.server.addresses)
-            await _first(stop.wait(), node.ended.wait())
+            if await _unless(stop, node.start()) is not None:
+                ready(node.server.addresses)
+                await _first(stop.wait(), node.ended.wait())
         finally:
             await node.stop()
     except BackingError as error:
@@ -118,6 +125,8 @@ def refuse_what_is_not_there(settings: Settings) -> None:
     for listener in settings.endpoints:
         if listener.protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
             reasons[f"the listener {listener.name} asks for logins, and no users are kept"] = True
+    if settings.muster_node_id_base + settings.node_id > NODE_ID_MAX:
+        raise UnusableSettings(f"muster.node.id.base + node.id must not be above {NODE_ID_MAX}")
     for reason, is_given in reasons.items():
         if is_given:
             raise UnusableSettings(f"with {PREFIX}bootstrap.servers {reason} yet")
@@ -135,6 +144,19 @@ async def _prepared(cluster: BackingCluster, settings: Settings) -> BackingTopic
     return await prepared_topic(
         cluster, settings.muster_offsets_topic, settings.offsets_topic_num_partitions, wall_ms
     )
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """What `work` returns; None if it is to stop meanwhile, whatever has been done."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if working.done():
+        return working.result()
+    working.cancel()
+    with suppress(asyncio.CancelledError):
+        await working
+    return None
 
 
 async def _first(*waits: Any) -> None:
@@ -170,25 +192,27 @@ class Node:
             settings.offsets_load_buffer_size,
             turn=self._turn,
         )
-        self._events = EventTopic(
-            BackingCluster(client.bootstrap, client.arguments), HISTORY_TOPIC, self.node_id
-        )
+        of_events = BackingCluster(client.bootstrap, client.arguments)
+        self._events = EventTopic(of_events, HISTORY_TOPIC, self.node_id)
         history = History(settings.muster_history_events_per_group)
         self._history = HistoryWriter(history, self._events, self.runtime.soon)
         self.topics = ClusterTopics(self._on_topic_deleted)
         self._watch = TopicWatch(cluster, self.topics)
-        own = PlacedNode(
-            self.node_id, lambda listener: self.server.endpoint_for(listener), settings.broker_rack
-        )
-        self.placement = Placement(own, controller_id=NO_LEADER)
+        self.placement = Placement(self._own_node(), controller_id=NO_LEADER)
         self.server = self._server()
         self._shards = self._make_shards()
+        self._routing = Routing(self.placement, topic.partition_count)
         self._is_stopping = False
+        self._changed = asyncio.Event()  # In a driver: where its ownership stands, or what it has read.
         self._log: BackingLog | None = None
         self._group: NodeGroup | None = None
         self._collector = Collector(
             self.runtime.set_timer, self._clock.now_ms, lambda: self.server.has_connections, self._turn
         )
+
+    def _own_node(self) -> PlacedNode:
+        rack = self._settings.broker_rack
+        return PlacedNode(self.node_id, lambda listener: self.server.endpoint_for(listener), rack)
 
     def _server(self) -> Server:
         find = FindCoordinator(self.placement, {GROUP_METADATA_TOPIC: self._topic.partition_count})
@@ -238,7 +262,7 @@ class Node:
 
     # The start.
 
-    async def start(self) -> None:
+    async def start(self) -> bool:
         """Open the listeners, follow the logs, and join the other nodes. Raises StartupError, BackingError."""
         await self._watch.start()
         settings = self._settings
@@ -254,7 +278,6 @@ class Node:
         self._collector.start()
         listeners = [listener.name for listener in self._settings.endpoints]
         endpoints = tuple(Endpoint(name, *self.server.endpoint_for(name)) for name in listeners)
-        self._routing = Routing(self.placement, self._topic.partition_count, dict.fromkeys(listeners))
         self._log = BackingLog(
             self._cluster,
             self._topic,
@@ -267,14 +290,31 @@ class Node:
             driver = self._log.drivers[partition]
             shard.attach(driver)
             driver.on_moved = self._on_moved
+            driver.on_state = self._changed.set
         self._cluster.on_missing = partial(self.topics.doubt, self._topic.topic_id)
         await self._log.start()
         own = NodeIdentity(
             self.node_id, uuid.uuid4().hex, self._clock.wall_ms(), endpoints, self._settings.broker_rack
         )
-        nodes = Nodes(own, self._topic.partition_count, self._owners, partial(self._on_table, own))
-        self._group = NodeGroup(self._client.bootstrap, self._client.arguments, self._topic.name, nodes)
+        await self._until(lambda: all(driver.was_read for driver in self._drivers.values()), READ_S)
+        on_table = partial(self._on_table, own)
+        nodes = Nodes(own, self._topic.partition_count, self._owners, on_table, self._clock.wall_ms)
+        self._join(nodes)
+        return True
+
+    def _join(self, nodes: Nodes) -> None:
+        client = self._client
+        self._group = NodeGroup(client.bootstrap, client.arguments, self._topic.name, nodes, self._end)
         self._group.start()
+
+    async def _until(self, holds: Callable[[], bool], within_s: float) -> bool:
+        """Wait until it holds, which a change of the drivers may bring about, but no longer than so."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while not holds():
+                    await self._changed.wait()
+                    self._changed.clear()
+        return holds()
 
     def _owners(self) -> dict[int, int]:
         """The ids of the nodes that own shards, by partition."""
@@ -343,16 +383,9 @@ class Node:
 
     async def _release(self) -> None:
         """Let go of all shards, for as long as that may take."""
-        moved = asyncio.Event()
         for driver in self._drivers.values():
-            driver.on_state = moved.set
             driver.advise(False)
-        try:
-            async with asyncio.timeout(RELEASE_S):
-                while self._holds_any():
-                    await moved.wait()
-                    moved.clear()
-        except TimeoutError:
+        if not await self._until(lambda: not self._holds_any(), RELEASE_S):
             log.warning("not all shards were released: their next owners have to wait")
 
     def _holds_any(self) -> bool:

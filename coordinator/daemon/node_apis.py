@@ -15,7 +15,7 @@ from coordinator.backing.kafka.cluster_topics import ClusterTopics
 from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
 from coordinator.topics.names import GROUP_METADATA_TOPIC, missing_topic_error
-from coordinator.topics.placement import NO_LEADER, Placement
+from coordinator.topics.placement import NO_LEADER, Node, Placement
 from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import (
@@ -52,7 +52,7 @@ class NodeApis:
         else:
             topics = [self._topic(asked) for asked in request.topics]
         response = MetadataResponse(
-            brokers=[metadata.described_node(node, pending.listener) for node in self._placement.nodes],
+            brokers=[metadata.described_node(node, pending.listener) for node in self._nodes(pending)],
             cluster_id=self._cluster_id(),
             controller_id=NO_LEADER,
             topics=topics,
@@ -60,6 +60,9 @@ class NodeApis:
         if request.include_cluster_authorized_operations:
             response.cluster_authorized_operations = CLUSTER_OPERATIONS
         pending.reply(response)
+
+    def _nodes(self, pending: Pending) -> list[Node]:
+        return [node for node in self._placement.nodes if node.is_on(pending.listener)]
 
     def _topic(self, asked: MetadataRequestTopic) -> MetadataResponseTopic:
         name = asked.name
@@ -87,7 +90,7 @@ class NodeApis:
         if request.endpoint_type != BROKERS:
             pending.reply(refusal(request.endpoint_type))
             return
-        nodes = self._placement.nodes
+        nodes = self._nodes(pending)
         response = DescribeClusterResponse(
             cluster_id=self._cluster_id() or "",
             controller_id=NO_LEADER,

@@ -6,25 +6,17 @@ the newest table, is nobody's: clients ask again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import structlog
-
 from coordinator.backing.claims import Claim
 from coordinator.backing.nodes import NodeIdentity, NodeTable
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.placement import NO_LEADER, Node, Placement
 
-log = structlog.get_logger("muster.nodes")
-
 
 class Routing:
     """Keeps a placement of the shards of groups. All methods run on the event-loop thread."""
 
-    def __init__(self, placement: Placement, partition_count: int, listeners: Mapping[str, object]) -> None:
-        """`listeners` are this node's, by name: a node without one of them is not shown to anybody."""
+    def __init__(self, placement: Placement, partition_count: int) -> None:
         self.placement = placement
-        self._listeners = listeners
         for partition in range(partition_count):
             placement.place(GROUP_METADATA_TOPIC, partition, NO_LEADER)
 
@@ -35,21 +27,15 @@ class Routing:
     def follow_table(self, table: NodeTable) -> None:
         """These nodes are there."""
         own_id = self.placement.own.node_id
-        known = {node.node_id for node in self.placement.nodes} - {own_id}
+        gone = {node.node_id for node in self.placement.nodes} - {own_id}
         for node in table.nodes:
-            if node.node_id != own_id and self._has_listeners(node):
-                known.discard(node.node_id)
+            if node.node_id != own_id:
+                gone.discard(node.node_id)
                 self.placement.node_up(_node_of(node))
-        for node_id in known:
+        for node_id in gone:
             self.placement.node_down(node_id)
-
-    def _has_listeners(self, node: NodeIdentity) -> bool:
-        missing = self._listeners.keys() - {each.listener for each in node.endpoints}
-        if missing:
-            log.error("a node has other listeners", node_id=node.node_id, missing=sorted(missing))
-        return not missing
 
 
 def _node_of(node: NodeIdentity) -> Node:
     places = {each.listener: (each.host, each.port) for each in node.endpoints}
-    return Node(node.node_id, places.__getitem__, node.rack)
+    return Node(node.node_id, places.__getitem__, node.rack, frozenset(places))

@@ -76,7 +76,7 @@ class FindCoordinator:
             return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS_TEXT)
         leader_id = self._placement.leader_of(topic, partition_for(key, self._partitions[topic]))
         node = self._placement.node(leader_id)
-        if node is None:
+        if node is None or not node.is_on(pending.listener):
             text = "" if pending.api_version >= BATCHED_SINCE else NOT_AVAILABLE_TEXT
             return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         host, port = node.endpoint_for(pending.listener)

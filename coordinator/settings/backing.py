@@ -40,6 +40,13 @@ class BackingSettings(BaseModel):
     )
 
 
+def is_of_client(name: str) -> bool:
+    """Whether a variable of the environment is meant for that client: platforms set others by a service's name."""
+    return name in ("bootstrap.servers", "client.id", "security.protocol") or name.startswith(
+        ("sasl.", "ssl.")
+    )
+
+
 def client_properties(texts: Mapping[str, str]) -> dict[str, str]:
     """The settings of the client that connects to the backing cluster, under a client's names."""
     return {name.removeprefix(PREFIX): text for name, text in texts.items() if name.startswith(PREFIX)}

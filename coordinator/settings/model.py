@@ -388,9 +388,6 @@ class Settings(
     muster_history_topic_retention_bytes: LongCountOrNone = Field(
         104_857_600, description="Size of a partition of __group_events; -1: without a limit."
     )
-    muster_log_level: Annotated[str, Choice(("debug", "info", "warning", "error"))] = Field(
-        "info", description="The least serious lines that are logged."
-    )
 
     @model_validator(mode="before")
     @classmethod

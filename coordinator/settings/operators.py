@@ -45,7 +45,7 @@ class Expression(FreeText):
 
 
 class OperatorSettings(BaseModel):
-    """The fields of `Settings` about HTTP, metrics and the loop."""
+    """The fields of `Settings` about HTTP, metrics, the log of the daemon and the loop."""
 
     model_config = ConfigDict(defer_build=True)  # Only `Settings` is built, and without plugins.
 
@@ -74,6 +74,9 @@ class OperatorSettings(BaseModel):
         None, repr=False, description="The key's own password; else that of the store."
     )
 
+    muster_log_level: Annotated[str, Choice(("debug", "info", "warning", "error"))] = Field(
+        "info", description="The least serious lines that are logged."
+    )
     muster_turn_log_ms: Count = Field(
         100, description="A turn of the event loop that takes so long, of CPU or by the clock, is logged."
     )

@@ -169,7 +169,8 @@ def _from_environment(
             continue
         option = options.get(variable)
         if variable.startswith(_OF_BACKING):  # Names of Kafka's clients have no underscores.
-            option = backing.PREFIX + variable.removeprefix(_OF_BACKING).lower().replace("_", ".")
+            name = variable.removeprefix(_OF_BACKING).lower().replace("_", ".")
+            option = backing.PREFIX + name if backing.is_of_client(name) else None
         if option is not None:
             given.append((option, _SourcedText(text, variable)))
         elif (close := _closest(variable, options)) is not None:

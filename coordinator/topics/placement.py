@@ -21,12 +21,18 @@ OnMoved = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the cluster, as clients see it. All nodes have the same listeners, by name."""
+    """A node of the cluster, as clients see it."""
 
     node_id: int
     endpoint_for: Callable[[str], tuple[str, int]]
     """Returns the host and port that the named listener advertises."""
     rack: str | None = None
+    listeners: frozenset[str] | None = None
+    """The listeners that it has, by name; None: all that there are."""
+
+    def is_on(self, listener: str) -> bool:
+        """Whether clients of this listener can be sent to it."""
+        return self.listeners is None or listener in self.listeners
 
 
 class Placement:

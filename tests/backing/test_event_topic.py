@@ -50,6 +50,8 @@ class PlayedCluster:
         self.node_ids = [LEADER]
         self.is_closed = False
         self.refreshed = 0
+        self.topic_ids = [b"\x01" * 16]
+        """Of the topic as it is, and as it is made again after that."""
 
     async def start(self) -> None:
         """It is there."""
@@ -79,7 +81,7 @@ class PlayedCluster:
             )
             for index in range(2)
         ]
-        topic = MetadataResponseTopic(name=NAME, topic_id=b"\x01" * 16, partitions=partitions)
+        topic = MetadataResponseTopic(name=NAME, topic_id=self.topic_ids[0], partitions=partitions)
         return MetadataResponse(brokers=[], topics=[topic])
 
     async def ask(self, node_id: int, message: Any, lane: Lane, **_: object) -> Any:
@@ -89,6 +91,10 @@ class PlayedCluster:
         assert part.records is not None
         self.sent.append((part.index, bytes(part.records)))
         said = self.script.pop(0) if self.script else ErrorCode.NONE
+        if said is ErrorCode.UNKNOWN_TOPIC_ID:
+            self.topic_ids.pop(0)
+        else:
+            assert message.topic_data[0].topic_id == self.topic_ids[0]
         if isinstance(said, UnavailableError):
             raise said
         answer = PartitionProduceResponse(index=part.index, error_code=said, base_offset=0)
@@ -155,6 +161,28 @@ async def test_what_is_refused_for_good_is_reported_and_the_next_is_another_prod
     outcomes = await appended(topic, batch("a"), batch("long"), batch("b"))
     assert outcomes == [ErrorCode.NONE, ErrorCode.INVALID_RECORD, ErrorCode.NONE]
     assert cluster.written() == [(0, 1, 0, ["a"]), (0, 1, 1, ["long"]), (0, 2, 0, ["b"])]
+
+
+async def test_a_topic_that_is_made_again_is_gone_on_with() -> None:
+    cluster = PlayedCluster(ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID)
+    cluster.topic_ids.append(b"\x02" * 16)
+    topic = await opened(cluster)
+    assert await appended(topic, batch("a"), batch("b"), batch("c")) == [ErrorCode.NONE] * 3
+    assert cluster.written() == [(0, 1, 0, ["a"]), (0, 1, 1, ["b"]), (0, 2, 0, ["b"]), (0, 2, 1, ["c"])]
+
+
+async def test_a_bug_ends_with_its_batch() -> None:
+    cluster = PlayedCluster()
+    topic = await opened(cluster)
+    leaders = iter([RuntimeError("a bug")])
+
+    def leader_of(partition: int) -> int:
+        if (bug := next(leaders, None)) is not None:
+            raise bug
+        return LEADER
+
+    cluster.leader_of = leader_of  # type: ignore[method-assign]
+    assert await appended(topic, batch("a"), batch("b")) == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
 
 
 async def test_a_stop_waits_for_the_last_events_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

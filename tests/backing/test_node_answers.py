@@ -45,8 +45,9 @@ def topics() -> ClusterTopics:
     return known
 
 
-def node(node_id: int) -> Node:
-    return Node(node_id, lambda listener: (f"{listener}-{node_id}", 9_000 + node_id), "a")
+def node(node_id: int, *listeners: str) -> Node:
+    has = frozenset(listeners) if listeners else None
+    return Node(node_id, lambda listener: (f"{listener}-{node_id}", 9_000 + node_id), "a", has)
 
 
 @pytest.fixture
@@ -119,6 +120,19 @@ def test_of_the_cluster_only_brokers_are_shown(apis: NodeApis, endpoint_type: in
     assert pending.answer.error_code == error
 
 
+def test_a_node_is_named_only_to_clients_of_listeners_that_it_has(topics: ClusterTopics) -> None:
+    placement = Placement(node(1), [node(2, "OTHER")], controller_id=2)
+    find = FindCoordinator(placement, {GROUP_METADATA_TOPIC: 4})
+    apis = NodeApis(placement, topics, lambda: None)
+    for listener, node_ids, found in (("HOST", [1], -1), ("OTHER", [1, 2], 2)):
+        pending = FakePending(12, listener=listener)
+        apis.metadata(MetadataRequest(topics=[]), pending)  # type: ignore[arg-type]
+        assert [each.node_id for each in pending.answer.brokers] == node_ids
+        pending = FakePending(4, listener=listener)
+        find(FindCoordinatorRequest(coordinator_keys=["g"]), pending)  # type: ignore[arg-type]
+        assert pending.answer.coordinators[0].node_id == found
+
+
 @pytest.mark.parametrize("version", [3, 4])
 def test_no_transactional_id_has_a_coordinator(version: int) -> None:
     find = FindCoordinator(Placement(node(1)), {GROUP_METADATA_TOPIC: 4})
@@ -140,6 +154,13 @@ def test_settings_of_the_client_come_from_all_sources_and_keep_their_names() -> 
     assert loaded.backing == {"bootstrap.servers": "from-flag:1", "sasl.mechanism": "PLAIN"}
     assert loaded.foreign_variables == ()
     assert load().backing == {}
+
+
+def test_what_a_platform_sets_for_a_service_of_that_name_is_not_for_the_client() -> None:
+    environment = {"MUSTER_BACKING_SERVICE_HOST": "10.0.0.1", "MUSTER_BACKING_PORT": "tcp://10.0.0.1:9092"}
+    loaded = load({}, environment)
+    assert loaded.backing == {}
+    assert loaded.foreign_variables == tuple(sorted(environment))
 
 
 def test_a_secret_of_the_client_may_come_from_a_provider_and_is_shown_nowhere() -> None:
@@ -165,6 +186,10 @@ def test_a_cluster_is_connected_to_as_a_clients_file_says() -> None:
     [
         (
             {"security.protocol": "SSL"},
+            "muster.backing.bootstrap.servers is needed by the other settings behind muster.backing.",
+        ),
+        (
+            {"bootstrap.servers": ""},
             "muster.backing.bootstrap.servers is needed by the other settings behind muster.backing.",
         ),
         (
@@ -209,6 +234,15 @@ def test_what_is_not_there_yet_is_refused(given: dict[str, str], part: str) -> N
     with pytest.raises(UnusableSettings) as raised:
         refuse_what_is_not_there(load({**given, BOOTSTRAP: "a:1"}).settings)
     assert str(raised.value) == f"with {BOOTSTRAP} {part} yet"
+
+
+def test_an_id_that_clients_could_not_be_told_is_refused() -> None:
+    given = {BOOTSTRAP: "a:1", "muster.node.id.base": "2147483647"}
+    refuse_what_is_not_there(load({**given, "node.id": "0"}).settings)
+    with pytest.raises(
+        UnusableSettings, match=r"muster.node.id.base \+ node.id must not be above 2147483647"
+    ):
+        refuse_what_is_not_there(load({**given, "node.id": "1"}).settings)
 
 
 def test_what_is_there_is_not_refused() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.backing import nodes
 from coordinator.backing.claims import Claim, ClaimKind, Endpoint
 from coordinator.backing.kafka.node_group import Nodes
 from coordinator.backing.kafka.node_records import (
@@ -18,7 +21,7 @@ from coordinator.backing.kafka.node_records import (
     encode_node,
     encode_table,
 )
-from coordinator.backing.nodes import UNPLACED, NodeIdentity, NodeTable, table_of
+from coordinator.backing.nodes import UNPLACED, NodeIdentity, NodeTable
 from coordinator.daemon.routing import Routing
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.placement import NO_LEADER, Node, Placement
@@ -27,12 +30,18 @@ PARTITIONS = 12
 LISTENER = "PLAINTEXT"
 
 
-def node(node_id: int, started_ms: int = 0, *, is_placed: bool = False) -> NodeIdentity:
+def node(node_id: int, started_ms: int = 0, table_number: int = 0) -> NodeIdentity:
     endpoints = (Endpoint(LISTENER, f"host-{node_id}", 9_000 + node_id),)
-    return NodeIdentity(node_id, f"{node_id}-{started_ms}", started_ms, endpoints, "a", is_placed)
+    return NodeIdentity(node_id, f"{node_id}-{started_ms}", started_ms, endpoints, "a", table_number)
 
 
 NODES = [node(1), node(2), node(3)]
+
+
+def table_of(
+    shown: Iterable[NodeIdentity], owners: dict[int, int], partition_count: int, wall_ms: int = 0
+) -> NodeTable:
+    return nodes.table_of(shown, owners, partition_count, wall_ms)
 
 
 # The table.
@@ -84,18 +93,28 @@ def test_a_table_is_even_and_moves_no_more_than_it_has_to(node_ids: list[int], h
     ("other", "counts"),
     [
         (node(1, started_ms=5), "1-9"),
-        (node(1, started_ms=10, is_placed=True), "1-9"),
+        (node(1, started_ms=5, table_number=6), "1-9"),
+        (node(1, started_ms=10, table_number=7), "1-9"),
         (node(1, started_ms=10), "1-9"),
     ],
+    ids=["new, by an earlier clock", "woken", "of the same table, later", "new"],
 )
 def test_of_two_with_one_id_the_one_counts_that_was_there(other: NodeIdentity, counts: str) -> None:
-    there = node(1, started_ms=9, is_placed=True)
+    there = node(1, started_ms=9, table_number=7)
     for shown in ([there, other], [other, there]):
         table = table_of([*shown, node(2)], {}, 4)
         assert [each.incarnation for each in table.nodes] == [counts, "2-0"]
+        assert table.number == max(8, 1 + other.table_number)
         assert table.names(there)
         assert not table.names(other)
         assert table.holder_of(1) == there
+
+
+def test_tables_are_numbered_by_the_time_and_never_backwards() -> None:
+    """A process that was stopped has a lower number than the one in its place, though that has not seen it."""
+    assert table_of([node(1)], {}, 1, wall_ms=1_000).number == 1_000
+    assert table_of([node(1, table_number=2_000)], {}, 1, wall_ms=1_000).number == 2_001
+    assert table_of([], {}, 1).number == 1
 
 
 def test_of_two_that_were_not_there_the_one_counts_that_started_first() -> None:
@@ -109,7 +128,7 @@ def test_of_two_that_were_not_there_the_one_counts_that_started_first() -> None:
 
 
 def test_nodes_and_tables_are_read_as_they_were_written() -> None:
-    own = replace(node(1, 1_700_000_000_000), rack=None, is_placed=True)
+    own = replace(node(1, 1_700_000_000_000), rack=None, table_number=9)
     assert decode_node(encode_node(own)) == own
     table = table_of(NODES, {}, PARTITIONS)
     assert decode_table(encode_table(table)) == table
@@ -133,7 +152,7 @@ class Member:
 
     def __init__(self, own: NodeIdentity, owners: dict[int, int] | None = None) -> None:
         self.tables: list[NodeTable] = []
-        self.nodes = Nodes(own, PARTITIONS, lambda: owners or {}, self.tables.append)
+        self.nodes = Nodes(own, PARTITIONS, lambda: owners or {}, self.tables.append, lambda: 1)
 
 
 def test_the_leader_makes_one_table_for_all() -> None:
@@ -149,13 +168,17 @@ def test_the_leader_makes_one_table_for_all() -> None:
     expected = table_of(NODES, owners, PARTITIONS)
     assert [member.tables for member in members.values()] == [[expected]] * 3
     # From now on each of them says so.
-    assert all(decode_node(each.nodes.metadata([]).user_data).is_placed for each in members.values())
+    shown = {member_id: member.nodes.metadata([]) for member_id, member in members.items()}
+    assert {decode_node(each.user_data).table_number for each in shown.values()} == {1}
+    members["2"].nodes.on_assignment(members["1"].nodes.assign(None, shown)["2"])
+    assert [member.nodes.own.table_number for member in members.values()] == [1, 2, 1]
 
 
 def test_a_node_that_cannot_be_read_is_left_out_and_keeps_nobody_from_a_table() -> None:
     leader = Member(node(1))
-    shown = {"1": leader.nodes.metadata([]), "later": leader.nodes.metadata([])}
+    shown = {name: leader.nodes.metadata([]) for name in ("1", "later", "none")}
     shown["later"].user_data = b"\x7f\xffsomething"
+    shown["none"].user_data = cast(bytes, None)  # As the protocol may have it.
     assigned = leader.nodes.assign(None, shown)
     assert decode_table(assigned["later"].user_data) == table_of([node(1)], {}, PARTITIONS)
 
@@ -166,14 +189,14 @@ def test_a_table_that_cannot_be_read_changes_nothing() -> None:
     assigned.user_data = b"\x7f\xff"
     member.nodes.on_assignment(assigned)
     assert member.tables == []
-    assert not member.nodes.own.is_placed
+    assert (member.nodes.own.table_number, member.nodes.is_in) == (0, False)
 
 
 def test_a_node_that_no_table_has_named_is_not_placed() -> None:
     late, there = Member(node(1, 5)), Member(node(1, 1))
     shown = {"late": late.nodes.metadata([]), "there": there.nodes.metadata([])}
     late.nodes.on_assignment(late.nodes.assign(None, shown)["late"])
-    assert not late.nodes.own.is_placed
+    assert late.nodes.own.table_number == 0
 
 
 # Whom clients are sent to.
@@ -181,7 +204,7 @@ def test_a_node_that_no_table_has_named_is_not_placed() -> None:
 
 def new_routing() -> Routing:
     placement = Placement(Node(1, lambda listener: (f"own-{listener}", 1)), controller_id=NO_LEADER)
-    return Routing(placement, PARTITIONS, {LISTENER: None})
+    return Routing(placement, PARTITIONS)
 
 
 def claimed(node_id: int) -> Claim:
@@ -227,8 +250,9 @@ def test_a_node_that_has_moved_is_found_where_it_is() -> None:
     assert found.endpoint_for(LISTENER) == ("elsewhere", 7)
 
 
-def test_a_node_without_one_of_our_listeners_is_not_shown() -> None:
+def test_a_node_is_shown_to_clients_of_listeners_that_it_has() -> None:
     routing = new_routing()
     other = replace(node(2), endpoints=(Endpoint("OTHER", "host", 1),))
     routing.follow_table(NodeTable((other, node(3)), ()))
-    assert [each.node_id for each in routing.placement.nodes] == [1, 3]
+    assert [each.node_id for each in routing.placement.nodes if each.is_on(LISTENER)] == [1, 3]
+    assert [each.node_id for each in routing.placement.nodes if each.is_on("OTHER")] == [1, 2]

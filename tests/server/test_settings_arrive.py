@@ -76,6 +76,8 @@ GIVEN: Final[dict[str, Any]] = {
     "muster_flush_threads": 6,
     "muster_history_events_per_group": 77,
     "muster_log_level": "warning",
+    "muster_offsets_topic": "logs",
+    "muster_lease_ms": 4_321,
     "muster_metrics_groups_max": 55,
     "muster_metrics_groups_include": "in.*",
     "muster_metrics_groups_exclude": ".*out",
@@ -85,6 +87,9 @@ GIVEN: Final[dict[str, Any]] = {
 }
 
 HELD_OTHERWISE: Final = {
+    "muster_offsets_topic": "tests/backing/test_nodes_on_kafka.py::test_a_claim_says_what_the_settings_say",
+    "muster_lease_ms": "tests/backing/test_nodes_on_kafka.py::test_a_claim_says_what_the_settings_say",
+    "muster_node_id_base": "tests/backing/test_nodes_on_kafka.py::test_a_claim_says_what_the_settings_say",
     "muster_http_token": "tests/http/test_http_secured.py::test_all_but_probes_ask_for_the_token",
     "muster_http_token_file": "tests/http/test_http_secured.py::test_https_answers_as_http_does",
     "muster_http_ssl_keystore_type": "tests/http/test_http_secured.py::"

@@ -31,6 +31,7 @@ CLOSE_S: Final = 1.0
 """What a stop waits for the last events."""
 SEQUENCE_LIMIT: Final = 2**31
 NO_LEADER_EPOCH: Final = -1
+GONE: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 log = structlog.get_logger(__name__)
 
@@ -50,6 +51,7 @@ class EventTopic:
         self._name = name
         self._node_id = node_id
         self._topic: BackingTopic | None = None
+        self._settings: Mapping[str, str] = {}
         self._partition = 0
         self._waiting: deque[_Waiting] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -59,9 +61,15 @@ class EventTopic:
 
     async def open(self, settings: Mapping[str, str]) -> None:
         """Find the topic, or make it with these settings. Raises BackingError."""
+        self._settings = settings
         await self._cluster.start()
-        self._topic, _ = await found_or_made(self._cluster, self._name, PARTITIONS, settings)
+        await self._find()
+
+    async def _find(self) -> None:
+        """The topic as it is now, which may have been deleted and made again: what it had is not in it."""
+        self._topic, _ = await found_or_made(self._cluster, self._name, PARTITIONS, self._settings)
         self._partition = self._node_id % self._topic.partition_count
+        self._writer = None
         await self._cluster.follow(self._name)
 
     def append_local(self, data: bytearray, done: OnDone | None = None) -> None:
@@ -85,7 +93,11 @@ class EventTopic:
     async def _run(self) -> None:
         while self._waiting:
             batch, done = self._waiting[0]
-            error = await self._append(batch)
+            try:
+                error = await self._append(batch)
+            except Exception:  # A bug of ours, which ends with this batch.
+                log.exception("history events cannot be appended", topic=self._name)
+                error = ErrorCode.UNKNOWN_SERVER_ERROR
             self._waiting.popleft()
             if done is not None:
                 done(error)
@@ -96,7 +108,9 @@ class EventTopic:
         content: bytes | None = None
         while True:
             try:
-                if content is None:
+                if self._topic is None:
+                    await self._find()
+                if self._writer is None or content is None:
                     content = await self._numbered(batch)
                 outcome = await self._sent(content)
             except BackingError as error:
@@ -126,7 +140,8 @@ class EventTopic:
 
     async def _sent(self, content: bytes) -> Outcome:
         leader = self._cluster.leader_of(self._partition)
-        if leader is None or self._topic is None:
+        assert self._topic is not None, "it was looked for"
+        if leader is None:
             return AppendError.RETRIABLE
         answer = await self._cluster.ask(
             leader,
@@ -136,6 +151,8 @@ class EventTopic:
         )
         (result,) = answer.responses[0].partition_responses
         outcome = outcome_of(result)
+        if error_of(result.error_code) in GONE:
+            self._topic = None
         if isinstance(outcome, AppendError):
             self._complain(error_of(result.error_code).name)
         return outcome

@@ -15,7 +15,12 @@ from typing import Any, Final
 import structlog
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from aiokafka.errors import KafkaError
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+)
 
 from coordinator.backing.kafka.node_records import (
     UnreadableNodeError,
@@ -35,6 +40,12 @@ HEARTBEAT_MS: Final = 200
 """So long it takes until a node hears that another has come or gone."""
 REJOIN_TIMEOUT_MS: Final = 6_000
 AGAIN_S: Final = 1.0
+REFUSALS: Final = (
+    GroupAuthorizationFailedError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+)
+"""What trying again does not help with: a node that was never in the group ends."""
 LEAVING_S: Final = 1.0
 """What a stop waits for the group to hear of it."""
 
@@ -55,8 +66,12 @@ class Nodes:
         partition_count: int,
         owners: Owners,
         on_table: Callable[[NodeTable], None],
+        wall_ms: Callable[[], int],
     ) -> None:
+        self._wall_ms = wall_ms
         self.own = own
+        self.is_in = False
+        """Whether there has been a table for it."""
         self._partition_count = partition_count
         self._owners = owners
         self._on_table = on_table
@@ -78,7 +93,7 @@ class Nodes:
                 shown.append(decode_node(metadata.user_data))
             except UnreadableNodeError as error:
                 log.error("a node is left out, as it cannot be read", member_id=member_id, reason=str(error))
-        content = encode_table(table_of(shown, self._owners(), self._partition_count))
+        content = encode_table(table_of(shown, self._owners(), self._partition_count, self._wall_ms()))
         return {member_id: ConsumerProtocolMemberAssignment(0, [], content) for member_id in members}
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
@@ -89,15 +104,24 @@ class Nodes:
             log.error("the table of the nodes cannot be read; the one before stays", reason=str(error))
             return
         if table.names(self.own):
-            self.own = replace(self.own, is_placed=True)
+            self.own = replace(self.own, table_number=table.number)
+        self.is_in = True
         self._on_table(table)
 
 
 class NodeGroup:
     """Keeps this node in the group. `start` once it can own shards; `close` leaves."""
 
-    def __init__(self, bootstrap: str, arguments: Mapping[str, Any], topic: str, nodes: Nodes) -> None:
-        """`arguments` are aiokafka's for TLS and SASL."""
+    def __init__(
+        self,
+        bootstrap: str,
+        arguments: Mapping[str, Any],
+        topic: str,
+        nodes: Nodes,
+        on_refused: Callable[[str], None],
+    ) -> None:
+        """`arguments` are aiokafka's for TLS and SASL; `on_refused` is called with why it can never join."""
+        self._on_refused = on_refused
         self._bootstrap = bootstrap
         self._arguments = arguments
         self._topic = topic
@@ -126,6 +150,8 @@ class NodeGroup:
                 assert self._consumer is not None
                 await self._consumer.getone()  # There is nothing to get: it ends with what goes wrong.
             except (KafkaError, OSError) as error:
+                if isinstance(error, REFUSALS) and not self._nodes.is_in:
+                    self._on_refused(f"group {GROUP_PREFIX}{self._topic} of the nodes: {error}")
                 if str(error) != complaint:
                     complaint = str(error)
                     log.warning("not in the group of the nodes", reason=complaint)

@@ -42,7 +42,7 @@ class NodeValue:
     started_ms: Int64
     endpoints: list[NodeEndpoint]
     rack: str | None
-    is_placed: bool
+    table_number: Int64
 
 
 @data(versions="0", flexible="0+")
@@ -58,6 +58,7 @@ class TableValue:
 
     nodes: list[NodeValue]
     owners: list[Int32]
+    number: Int64
 
 
 def encode_node(node: NodeIdentity) -> bytes:
@@ -65,25 +66,27 @@ def encode_node(node: NodeIdentity) -> bytes:
     return _PREFIX.pack(VERSION) + encode(ShownNode(node=_value(node)), VERSION)
 
 
-def decode_node(content: bytes) -> NodeIdentity:
+def decode_node(content: bytes | None) -> NodeIdentity:
     """Raises UnreadableNodeError."""
     return _identity(_decoded(ShownNode, content).node)
 
 
 def encode_table(table: NodeTable) -> bytes:
     """The table that one node has made."""
-    value = TableValue(nodes=[_value(node) for node in table.nodes], owners=list(table.owners))
+    value = TableValue(
+        nodes=[_value(node) for node in table.nodes], owners=list(table.owners), number=table.number
+    )
     return _PREFIX.pack(VERSION) + encode(value, VERSION)
 
 
-def decode_table(content: bytes) -> NodeTable:
+def decode_table(content: bytes | None) -> NodeTable:
     """Raises UnreadableNodeError."""
     value = _decoded(TableValue, content)
-    return NodeTable(tuple(map(_identity, value.nodes)), tuple(value.owners))
+    return NodeTable(tuple(map(_identity, value.nodes)), tuple(value.owners), value.number)
 
 
-def _decoded(kind: type[T], content: bytes) -> T:
-    if content[: _PREFIX.size] != _PREFIX.pack(VERSION):
+def _decoded(kind: type[T], content: bytes | None) -> T:
+    if content is None or content[: _PREFIX.size] != _PREFIX.pack(VERSION):
         raise UnreadableNodeError("it is of a version that is not known here")
     try:
         return decode(kind, VERSION, content, _PREFIX.size)
@@ -100,7 +103,7 @@ def _value(node: NodeIdentity) -> NodeValue:
             NodeEndpoint(listener=each.listener, host=each.host, port=each.port) for each in node.endpoints
         ],
         rack=node.rack,
-        is_placed=node.is_placed,
+        table_number=node.table_number,
     )
 
 
@@ -111,5 +114,5 @@ def _identity(value: Any) -> NodeIdentity:
         started_ms=value.started_ms,
         endpoints=tuple(Endpoint(each.listener, each.host, each.port) for each in value.endpoints),
         rack=value.rack,
-        is_placed=value.is_placed,
+        table_number=value.table_number,
     )

@@ -79,8 +79,10 @@ class ShardDriver:
         self._told: Claim | None = None
         self.on_moved: Callable[[int], None] = lambda partition: None
         """Called with the partition when `owner` is another."""
+        self.was_read = False
+        """Whether the log was read to its end once, so that `owner` is of the present."""
         self.on_state: Callable[[], None] = lambda: None
-        """Called when the state of this node's ownership is another."""
+        """Called when the state of this node's ownership is another, or the log was read for the first time."""
 
     # What the shard's host may do.
 
@@ -134,6 +136,9 @@ class ShardDriver:
         self._position = read.next_offset
         self._ports.sender.on_fetched(self.partition, read)
         self._handle(read.followed())
+        if read.is_whole and not self.was_read:
+            self.was_read = True
+            self.on_state()
 
     def on_position_gone(self, log_start_offset: int, high_watermark: int) -> None:
         """The log has lost what was read of it, or its beginning: what it is now is read from where it begins."""

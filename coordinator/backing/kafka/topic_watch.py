@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from coordinator.backing.kafka.cluster import BackingCluster, BackingError
+from coordinator.backing.kafka.cluster import BackingCluster, BackingError, error_of
 from coordinator.backing.kafka.cluster_topics import ClusterTopics
 from coordinator.backing.kafka.tasks import spawn
 from coordinator.runtime.clock import boot_ms
@@ -90,7 +90,7 @@ class TopicWatch:
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         answer: MetadataResponse = await self._cluster.ask_any(request, min_version=min_version)
         if answer.error_code != ErrorCode.NONE:
-            raise BackingError(f"Metadata: {ErrorCode(answer.error_code).name}")
+            raise BackingError(f"Metadata: {error_of(answer.error_code).name}")
         return answer
 
     def _complain(self, reason: str) -> None:

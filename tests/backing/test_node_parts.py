@@ -1,0 +1,81 @@
+"""What a node is put together from goes by the settings, and hears what it has to; nothing is connected."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from coordinator.backing.kafka.cluster import BackingCluster
+from coordinator.backing.kafka.topic import BackingTopic
+from coordinator.daemon.node import BackingClient, Node
+from coordinator.settings.sources import load
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+pytestmark = pytest.mark.asyncio
+
+TOPIC = BackingTopic("logs", b"\x07" * 16, 2)
+ORDERS_ID = b"\x01" * 16
+
+
+@pytest_asyncio.fixture
+async def node() -> AsyncIterator[Node]:
+    settings = load({"offsets.commit.timeout.ms": "4321", "message.max.bytes": "123456"}).settings
+    made = Node(settings, BackingClient("nowhere:1"), BackingCluster("nowhere:1"), TOPIC)
+    yield made
+    await made.stop()
+
+
+def known(*topics: tuple[str, bytes]) -> MetadataResponse:
+    partition = MetadataResponsePartition(partition_index=0, leader_id=5, replica_nodes=[5], isr_nodes=[5])
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=5, host="broker", port=1)],
+        topics=[
+            MetadataResponseTopic(name=name, topic_id=topic_id, partitions=[partition])
+            for name, topic_id in topics
+        ],
+    )
+
+
+def learn_that_it_is_gone(node: Node, topic_id: bytes) -> None:
+    node.topics.doubt(topic_id)
+    gone = MetadataResponse(
+        brokers=[],
+        topics=[MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)],
+    )
+    node.topics.judge(gone, 1_000)
+    node.topics.judge(gone, 1_000_000)
+
+
+async def test_all_shards_hear_that_a_topic_is_gone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[int, str, bytes]] = []
+    for runner in node.runtime.runners:
+        monkeypatch.setattr(
+            runner,
+            "topic_deleted",
+            lambda name, topic_id, partition=runner.partition: heard.append((partition, name, topic_id)),
+        )
+    node.topics.learn_all(known(("orders", ORDERS_ID), (TOPIC.name, TOPIC.topic_id)))
+    learn_that_it_is_gone(node, ORDERS_ID)
+    assert heard == [(0, "orders", ORDERS_ID), (1, "orders", ORDERS_ID)]
+    assert not node.ended.is_set()
+
+
+async def test_without_its_log_a_node_ends(node: Node) -> None:
+    node.topics.learn_all(known((TOPIC.name, TOPIC.topic_id)))
+    learn_that_it_is_gone(node, TOPIC.topic_id)
+    assert node.ended.is_set()
+    assert node.reason == "topic logs is not there any more, and with it all groups are gone"
+
+
+async def test_shards_go_by_the_settings(node: Node) -> None:
+    for runner in node.runtime.runners:
+        assert runner.durable_log._queue._timeout_ms == 4321
+        assert runner._open_batch._max_batch_bytes == 123_456
