@@ -16,6 +16,7 @@ from coordinator.groups.classic.records import new_offset_commit_tombstone
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_codec import encode_record
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
+from coordinator.runtime.shard_states import ACTIVE
 from coordinator.shard.shard import Shard
 from harness.doubles.topics import Topics
 from protocol.records.batch import parse_header
@@ -123,7 +124,9 @@ def backed_shard(log: BackedLog) -> tuple[BackedShard, list[object]]:
     """A shard of groups on this log, and the runners that were closed."""
     closed: list[object] = []
     runner = SimpleNamespace(
-        kind=SimpleNamespace(new_shard=lambda number: Shard(number, GroupSettings(), Topics())), partition=0
+        kind=SimpleNamespace(new_shard=lambda number: Shard(number, GroupSettings(), Topics())),
+        partition=0,
+        state=ACTIVE,
     )
     runtime = SimpleNamespace(close_shard=lambda runner, done: closed.append(runner))
     return BackedShard(cast(Any, runner), log, cast(Any, runtime)), closed

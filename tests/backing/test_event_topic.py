@@ -171,7 +171,7 @@ async def test_a_topic_that_is_made_again_is_gone_on_with() -> None:
     assert cluster.written() == [(0, 1, 0, ["a"]), (0, 1, 1, ["b"]), (0, 2, 0, ["b"]), (0, 2, 1, ["c"])]
 
 
-async def test_a_bug_ends_with_its_batch() -> None:
+async def test_a_bug_ends_with_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = PlayedCluster()
     topic = await opened(cluster)
     leaders = iter([RuntimeError("a bug")])
@@ -181,7 +181,7 @@ async def test_a_bug_ends_with_its_batch() -> None:
             raise bug
         return LEADER
 
-    cluster.leader_of = leader_of  # type: ignore[method-assign]
+    monkeypatch.setattr(cluster, "leader_of", leader_of)
     assert await appended(topic, batch("a"), batch("b")) == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
 
 

@@ -55,15 +55,20 @@ def apis(topics: ClusterTopics) -> NodeApis:
     return NodeApis(Placement(node(1), [node(2)], controller_id=NO_LEADER), topics, lambda: "of-theirs")
 
 
+def waiting(version: int, listener: str = "HOST") -> Any:
+    """A request that waits for its answer."""
+    return FakePending(version, listener=listener)
+
+
 def metadata(apis: NodeApis, *asked: MetadataRequestTopic, version: int = 12) -> Any:
-    pending = FakePending(version)
-    apis.metadata(MetadataRequest(topics=list(asked)), pending)  # type: ignore[arg-type]
+    pending = waiting(version)
+    apis.metadata(MetadataRequest(topics=list(asked)), pending)
     return pending.answer
 
 
 def test_clients_see_the_nodes_and_no_leader_of_anybodys_data(apis: NodeApis) -> None:
-    pending = FakePending(12)
-    apis.metadata(MetadataRequest(topics=None), pending)  # type: ignore[arg-type]
+    pending = waiting(12)
+    apis.metadata(MetadataRequest(topics=None), pending)
     answer = pending.answer
     assert [(each.node_id, each.host, each.port, each.rack) for each in answer.brokers] == [
         (1, "HOST-1", 9_001, "a"),
@@ -103,8 +108,8 @@ def test_no_topics_are_asked_for_and_before_version_1_all(apis: NodeApis) -> Non
 
 
 def test_the_cluster_is_its_nodes(apis: NodeApis) -> None:
-    pending = FakePending(1)
-    apis.describe_cluster(DescribeClusterRequest(endpoint_type=1), pending)  # type: ignore[arg-type]
+    pending = waiting(1)
+    apis.describe_cluster(DescribeClusterRequest(endpoint_type=1), pending)
     answer = pending.answer
     assert [(each.broker_id, each.host) for each in answer.brokers] == [(1, "HOST-1"), (2, "HOST-2")]
     assert (answer.cluster_id, answer.controller_id) == ("of-theirs", NO_LEADER)
@@ -115,8 +120,8 @@ def test_the_cluster_is_its_nodes(apis: NodeApis) -> None:
     [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)],
 )
 def test_of_the_cluster_only_brokers_are_shown(apis: NodeApis, endpoint_type: int, error: ErrorCode) -> None:
-    pending = FakePending(1)
-    apis.describe_cluster(DescribeClusterRequest(endpoint_type=endpoint_type), pending)  # type: ignore[arg-type]
+    pending = waiting(1)
+    apis.describe_cluster(DescribeClusterRequest(endpoint_type=endpoint_type), pending)
     assert pending.answer.error_code == error
 
 
@@ -125,20 +130,20 @@ def test_a_node_is_named_only_to_clients_of_listeners_that_it_has(topics: Cluste
     find = FindCoordinator(placement, {GROUP_METADATA_TOPIC: 4})
     apis = NodeApis(placement, topics, lambda: None)
     for listener, node_ids, found in (("HOST", [1], -1), ("OTHER", [1, 2], 2)):
-        pending = FakePending(12, listener=listener)
-        apis.metadata(MetadataRequest(topics=[]), pending)  # type: ignore[arg-type]
+        pending = waiting(12, listener)
+        apis.metadata(MetadataRequest(topics=[]), pending)
         assert [each.node_id for each in pending.answer.brokers] == node_ids
-        pending = FakePending(4, listener=listener)
-        find(FindCoordinatorRequest(coordinator_keys=["g"]), pending)  # type: ignore[arg-type]
+        pending = waiting(4, listener)
+        find(FindCoordinatorRequest(coordinator_keys=["g"]), pending)
         assert pending.answer.coordinators[0].node_id == found
 
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_no_transactional_id_has_a_coordinator(version: int) -> None:
     find = FindCoordinator(Placement(node(1)), {GROUP_METADATA_TOPIC: 4})
-    pending = FakePending(version)
+    pending = waiting(version)
     key_type = CoordinatorType.TRANSACTION
-    find(FindCoordinatorRequest(key="t", coordinator_keys=["t"], key_type=key_type), pending)  # type: ignore[arg-type]
+    find(FindCoordinatorRequest(key="t", coordinator_keys=["t"], key_type=key_type), pending)
     answer = pending.answer if version < 4 else pending.answer.coordinators[0]
     assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert answer.error_message == NO_TRANSACTIONS_TEXT
