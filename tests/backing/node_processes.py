@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,18 @@ def node(
         **(overrides or {}),
     }
     return MusterDaemon(folder / f"node-{node_id}", given)
+
+
+def ended(prepared: MusterDaemon) -> subprocess.CompletedProcess[str]:
+    """A node that does not start, once it has ended."""
+    return subprocess.run(
+        prepared._command(),
+        env={**os.environ, **prepared._environment()},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def groups_of_all_shards() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -40,6 +41,7 @@ from tests.backing.node_processes import (
     commit_at_its_coordinator,
     commit_request,
     coordinator_of,
+    ended,
     fetch_at_its_coordinator,
     fetched,
     groups_of_all_shards,
@@ -71,8 +73,7 @@ class Stage:
 
     def refusal(self, node_id: int, **settings: str) -> tuple[int, str]:
         """How a node ends that does not start, and what it says."""
-        command = self.prepared(node_id, **settings)._command()
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        done = ended(self.prepared(node_id, **settings))
         return done.returncode, done.stderr.splitlines()[-1]
 
 
@@ -412,9 +413,14 @@ def test_a_start_that_is_interrupted_ends_well(stage: Stage) -> None:
     listening = socket.create_server((HOST, 0))
     with listening:
         silent = f"{HOST}:{listening.getsockname()[1]}"
-        command = stage.prepared(1, **{"muster.backing.bootstrap.servers": silent})._command()
+        prepared = stage.prepared(1, **{"muster.backing.bootstrap.servers": silent})
+        environment = {**os.environ, **prepared._environment()}
         starting = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            prepared._command(),
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         try:
             accepted, _ = listening.accept()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from harness.daemon import ROOT, MusterDaemon
+from harness.daemon import MusterDaemon
 from harness.kafka_broker import KafkaBroker
 from harness.observer import Observer
 from harness.processes import wait_until
@@ -29,6 +28,7 @@ from tests.backing.node_processes import (
     PATIENCE_S,
     commit_at_its_coordinator,
     commit_request,
+    ended,
     fetch_at_its_coordinator,
     node,
     wait_for_owners,
@@ -103,9 +103,7 @@ def test_a_node_with_the_rights_of_the_page_serves(secured: SecuredBroker, tmp_p
 
 def test_a_login_that_is_refused_is_a_sentence(secured: SecuredBroker, tmp_path: Path) -> None:
     refused = secured_node(secured, tmp_path, password="a guess")
-    done = subprocess.run(
-        refused._command(), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ended(refused)
     assert done.returncode == 1
     said = done.stderr.splitlines()[-1]
     assert said.startswith(f"muster: no Kafka broker answers on {secured.bootstrap('TLS')}: ")
