@@ -137,9 +137,8 @@ def _log_ignored_settings(loaded: LoadedSettings) -> None:
 
 
 def _run(settings: Settings, backing: ClientSettings | None, started_s: float) -> int:
-    from coordinator.daemon.daemon import (
-        StartupError,
-    )  # After the settings: a mistake in them is reported sooner.
+    # After the settings: a mistake in them is reported sooner.
+    from coordinator.daemon.daemon import StartupError
 
     loop_factory = _loop_factory()
     _begin_to_collect()

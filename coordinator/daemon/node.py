@@ -100,9 +100,10 @@ async def serve_node(
             return
         node = Node(settings, client, cluster, topic)
         try:
-            if await _unless(stop, node.start()) is not None:
+            await _unless(stop, node.start())
+            if not stop.is_set():
                 ready(node.server.addresses)
-                await _first(stop.wait(), node.ended.wait())
+                await _unless(stop, node.ended.wait())
         finally:
             await node.stop()
     except BackingError as error:
@@ -157,13 +158,6 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
     with suppress(asyncio.CancelledError):
         await working
     return None
-
-
-async def _first(*waits: Any) -> None:
-    tasks = [asyncio.ensure_future(each) for each in waits]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        task.cancel()
 
 
 class Node:
@@ -262,7 +256,7 @@ class Node:
 
     # The start.
 
-    async def start(self) -> bool:
+    async def start(self) -> None:
         """Open the listeners, follow the logs, and join the other nodes. Raises StartupError, BackingError."""
         await self._watch.start()
         settings = self._settings
@@ -300,7 +294,6 @@ class Node:
         on_table = partial(self._on_table, own)
         nodes = Nodes(own, self._topic.partition_count, self._owners, on_table, self._clock.wall_ms)
         self._join(nodes)
-        return True
 
     def _join(self, nodes: Nodes) -> None:
         client = self._client

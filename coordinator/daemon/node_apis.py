@@ -1,6 +1,6 @@
 """What a node whose logs are on Kafka says of the cluster: its nodes, and the topics of the other cluster.
 
-Clients that ask it for their coordinator were sent here by whoever answers for their data, so no partition has a
+Clients that ask it for their coordinator were sent here by the system that has their data, so no partition has a
 leader here: who looks for one is told so, and not sent to a broker that knows another coordinator.
 """
 

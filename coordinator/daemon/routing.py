@@ -1,7 +1,7 @@
 """Who has which shard, as clients are told: what the logs' claims say, of the nodes that are there.
 
-The claim decides: what the table of the nodes says is advice. A shard that nobody claims, or whose owner is not in
-the newest table, is nobody's: clients ask again.
+The claim decides: what the table of the nodes says is advice. A shard without a claim, or whose owner is not in
+the newest table, has no coordinator: clients ask again.
 """
 
 from __future__ import annotations

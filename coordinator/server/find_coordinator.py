@@ -40,13 +40,14 @@ SHARE_SINCE = 6
 class FindCoordinator:
     """The handler of FindCoordinator.
 
-    Errors: INVALID_REQUEST for other kinds, COORDINATOR_NOT_AVAILABLE while no node leads the partition.
+    Errors: INVALID_REQUEST for other kinds, COORDINATOR_NOT_AVAILABLE while no node leads the partition,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED where transactions are not served.
     """
 
     def __init__(self, placement: Placement, partitions: Mapping[str, int]) -> None:
         """`partitions` are the numbers of partitions of the internal topics, by name.
 
-        Without that of transactions, no transactional id has a coordinator here: nobody may use any.
+        Without that of transactions, no transactional id has a coordinator here, and none is authorized.
         """
         self._placement = placement
         self._partitions = partitions

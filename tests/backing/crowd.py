@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -224,14 +224,14 @@ class Members(Client):
     def become_stable(self) -> None:
         """Have all groups stable, before anything happens."""
         for group in self._groups:
-            joined = self._asked(group, lambda: _join(group), 3)  # noqa: B023 - called at once
+            joined = self._asked(group, _join(group), 3)
             self._members[group] = joined.member_id, joined.generation_id
-            assert self._asked(group, lambda: _sync(group, *self._members[group]), 3).assignment  # noqa: B023
+            assert self._asked(group, _sync(group, *self._members[group]), 3).assignment
 
-    def _asked(self, group: str, request: Callable[[], Any], version: int) -> Any:
+    def _asked(self, group: str, request: Any, version: int) -> Any:
         def answered() -> Any:
             node = self.coordinator(group, self._groups)
-            answer = None if node is None else node.ask(request(), version)
+            answer = None if node is None else node.ask(request, version)
             return answer if answer is not None and not answer.error_code else None
 
         return wait_until(answered, f"{group} is stable", FOUND_S)

@@ -7,6 +7,7 @@ version of Muster may say more under a tag, and this one reads the rest.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
@@ -35,7 +36,7 @@ class ClaimKey:
 
 
 @struct
-class ClaimEndpoint:
+class EndpointValue:
     """`claims.Endpoint`."""
 
     listener: str
@@ -51,7 +52,17 @@ class ClaimValue:
     node_id: Int32
     lease_ms: Int32
     was_active: bool
-    endpoints: list[ClaimEndpoint]
+    endpoints: list[EndpointValue]
+
+
+def endpoint_values(endpoints: Iterable[Endpoint]) -> list[EndpointValue]:
+    """Where a node is found, to be encoded."""
+    return [EndpointValue(listener=each.listener, host=each.host, port=each.port) for each in endpoints]
+
+
+def endpoints_of(values: Iterable[EndpointValue]) -> tuple[Endpoint, ...]:
+    """Where a node is found, as it was decoded."""
+    return tuple(Endpoint(each.listener, each.host, each.port) for each in values)
 
 
 def claim_record(claim: Claim, writer: Writer, wall_ms: int) -> Record:
@@ -62,9 +73,7 @@ def claim_record(claim: Claim, writer: Writer, wall_ms: int) -> Record:
         node_id=claim.node_id,
         lease_ms=claim.lease_ms,
         was_active=claim.was_active,
-        endpoints=[
-            ClaimEndpoint(listener=each.listener, host=each.host, port=each.port) for each in claim.endpoints
-        ],
+        endpoints=endpoint_values(claim.endpoints),
     )
     return Record(key, _PREFIX.pack(VALUE_VERSION) + encode(value, VALUE_VERSION), wall_ms)
 
@@ -78,7 +87,7 @@ def read_claim(record: Record) -> Claim | None:
         if value is None or value[: _PREFIX.size] != _PREFIX.pack(VALUE_VERSION):
             raise UnreadableClaimError(f"the claim at offset {record.offset} is of a version not known here")
         read = decode(ClaimValue, VALUE_VERSION, value, _PREFIX.size)
-        endpoints = tuple(Endpoint(each.listener, each.host, each.port) for each in read.endpoints)
+        endpoints = endpoints_of(read.endpoints)
         return Claim(_KINDS[read.kind], read.node_id, read.lease_ms, read.was_active, endpoints)
     except (DecodeError, KeyError) as error:
         raise UnreadableClaimError(f"the claim at offset {record.offset} cannot be read: {error}") from None

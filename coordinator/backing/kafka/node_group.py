@@ -1,7 +1,7 @@
 """The nodes of one log as a group on the backing cluster: who is there, and the table that one of them makes.
 
 They are members of a consumer group that is assigned no partitions: each says who it is with its JoinGroup, and
-the leader's SyncGroup has the same table for all. While nobody can reach the group, the last table stays.
+the leader's SyncGroup has the same table for all. While the group is unavailable, the last table stays.
 """
 
 from __future__ import annotations

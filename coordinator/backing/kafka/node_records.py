@@ -1,4 +1,4 @@
-"""What nodes tell each other through their group on the backing cluster, in bytes.
+"""The metadata and the assignments of the group of nodes on the backing cluster, in bytes.
 
 A version of two bytes and a flexible body, as in the records of coordinators: a later version of Muster may say
 more under a tag. What has a version that is not known here is not understood, and its reader goes by what it knew.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any, Final, TypeVar
 
-from coordinator.backing.claims import Endpoint
+from coordinator.backing.kafka.claim_records import EndpointValue, endpoint_values, endpoints_of
 from coordinator.backing.nodes import NodeIdentity, NodeTable
 from protocol.codec.codec import data, decode, encode, struct
 from protocol.codec.primitives import Int32, Int64
@@ -25,22 +25,13 @@ class UnreadableNodeError(Exception):
 
 
 @struct
-class NodeEndpoint:
-    """`claims.Endpoint`."""
-
-    listener: str
-    host: str
-    port: Int32
-
-
-@struct
 class NodeValue:
     """`nodes.NodeIdentity`."""
 
     node_id: Int32
     incarnation: str
     started_ms: Int64
-    endpoints: list[NodeEndpoint]
+    endpoints: list[EndpointValue]
     rack: str | None
     table_number: Int64
 
@@ -99,9 +90,7 @@ def _value(node: NodeIdentity) -> NodeValue:
         node_id=node.node_id,
         incarnation=node.incarnation,
         started_ms=node.started_ms,
-        endpoints=[
-            NodeEndpoint(listener=each.listener, host=each.host, port=each.port) for each in node.endpoints
-        ],
+        endpoints=endpoint_values(node.endpoints),
         rack=node.rack,
         table_number=node.table_number,
     )
@@ -112,7 +101,7 @@ def _identity(value: Any) -> NodeIdentity:
         node_id=value.node_id,
         incarnation=value.incarnation,
         started_ms=value.started_ms,
-        endpoints=tuple(Endpoint(each.listener, each.host, each.port) for each in value.endpoints),
+        endpoints=endpoints_of(value.endpoints),
         rack=value.rack,
         table_number=value.table_number,
     )

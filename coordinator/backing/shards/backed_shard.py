@@ -81,7 +81,7 @@ class BackedShard:
         self._log.begin(self._driver.position)
         self._has_lapsed, self._is_serving = False, True
         loaded = self._shard.loaded(self._runtime.now_ms(), self._runtime.wall_ms())
-        self._await_service(True)
+        self._take()
         self.runner.start(Loaded(self._shard, loaded, self._replay.records, self._replay.skipped))
 
     def retire(self) -> None:
@@ -106,15 +106,13 @@ class BackedShard:
         if self.runner.state is not ELSEWHERE:
             self._runtime.close_shard(self.runner, _nothing)
 
-    def _await_service(self, is_claimed: bool) -> None:
-        """While an earlier owner may still answer, clients are told that the shard is being loaded.
+    def _take(self) -> None:
+        """Answer that the shard is being loaded, also while an earlier owner may still answer.
 
-        They come again, and a heartbeat is answered as if all were well: its member has a whole session then.
+        Clients come again, and a heartbeat is answered as if all were well: its member has a whole session then.
         """
-        if is_claimed and self.runner.state is ELSEWHERE:
+        if self.runner.state is ELSEWHERE:
             self.runner.take()
-        elif not is_claimed and self.runner.state is LOADING:
-            self._close()
 
     def after_event(self) -> None:
         """Send what waits, and go on where the lease had lapsed: for that time no member is held to anything.
@@ -124,8 +122,10 @@ class BackedShard:
         assert self._driver is not None
         if self._is_serving and self.runner.state in (LOADING, FAILED):
             raise ShardFailedError(f"partition {self.runner.partition}")
-        if not self._is_serving:
-            self._await_service(self._driver.ownership.state in (CATCHING_UP, WAITING))
+        if not self._is_serving and self._driver.ownership.state in (CATCHING_UP, WAITING):
+            self._take()
+        elif self.runner.state is LOADING:  # Its claim was lost.
+            self._close()
         if self._log.has_work and self._driver.can_write:
             self._log.hand_over()
         if self._has_lapsed and self.runner.state is ACTIVE and self._driver.may_answer:
