@@ -34,6 +34,11 @@ class Relay:
     def bootstrap(self) -> str:
         return f"{HOST}:{self.port}"
 
+    @property
+    def connections(self) -> int:
+        """How many it has accepted and not dropped: those that mending drops."""
+        return len(self._connections)
+
     def cut(self) -> None:
         """Pass nothing on any more."""
         self._do(self._cut())

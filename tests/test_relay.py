@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from harness.processes import wait_until
 from harness.relay import Relay
 
 PATIENCE_S = 10.0
@@ -52,6 +53,8 @@ def test_what_is_sent_while_it_is_cut_comes_nowhere_and_mending_drops_it(echo_po
         with pytest.raises(TimeoutError):
             before.recv(10)
         meanwhile = socket.create_connection(("127.0.0.1", relay.port), PATIENCE_S)
+        # One that the kernel still holds would not be dropped.
+        wait_until(lambda: relay.connections == 2, "both connections", PATIENCE_S)
         relay.mend()
         for dropped in (before, meanwhile):
             dropped.settimeout(PATIENCE_S)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.processes import ServerProcess
-from tests.clients.secured.issuer import LIFETIMES_S, Issuer
+from tests.clients.secured.issuer import Issuer
 from tests.clients.secured.world import (
     ALLOWED,
     BRIEF,
@@ -98,7 +98,7 @@ class World:
             "topic": column.topic,
             "group": group_of(library, name, column),
             "group_protocol": column.group_protocol,
-            "lasts_s": SESSIONS * (LIFETIMES_S["brief"] if way == TOKEN else SESSION_MS / 1000),
+            "lasts_s": SESSIONS * SESSION_MS / 1000,
             "bootstrap_s": PATIENCE_S if column.is_let_in else REFUSED_S,
             "waits_s": waits_s,
             **self._credentials(library, way, column),

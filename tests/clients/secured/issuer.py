@@ -15,8 +15,9 @@ from typing import Any, Final
 from harness.processes import HOST
 from tests.conformance.tokens import claims, signed
 
-LIFETIMES_S: Final = {"right": 600, "wrong": 600, "expired": -600, "brief": 8}
-"""The kinds of tokens and how long each is good for; "wrong" is for another audience."""
+LIFETIMES_S: Final = {"right": 600, "wrong": 600, "expired": -600, "brief": 16}
+"""The kinds of tokens and how long each is good for; "wrong" is for another audience. Clients are told half of
+it: who logs in again with the token that it has then has one that lasts for a while."""
 
 
 def token(kind: str) -> str:
@@ -30,7 +31,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         kind = self.path.rpartition("/")[2]
-        granted = {"access_token": token(kind), "token_type": "Bearer", "expires_in": LIFETIMES_S[kind] - 1}
+        granted = {"access_token": token(kind), "token_type": "Bearer", "expires_in": LIFETIMES_S[kind] // 2}
         body = json.dumps(granted).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
