@@ -32,6 +32,7 @@ from coordinator.backing.shards.backed_log import BackedLog, Room
 from coordinator.backing.shards.backed_shard import BackedFlusher, BackedShard
 from coordinator.backing.states import FOLLOWING
 from coordinator.daemon.daemon import LAST_ANSWERS_S, READER_THREADS, StartupError
+from coordinator.daemon.gateway import GATEWAY, Behind, Gateway, look_behind, refuse_as_gateway
 from coordinator.daemon.node_apis import NodeApis
 from coordinator.daemon.routing import Routing
 from coordinator.effects import HistoryRow
@@ -92,13 +93,15 @@ async def serve_node(
     Raises StartupError, also if another node turns out to have its id; UnusableSettings.
     """
     refuse_what_is_not_there(settings)
+    refuse_as_gateway(settings, str(client.arguments.get("security_protocol", "PLAINTEXT")))
     raise_limit()
     cluster = BackingCluster(client.bootstrap, client.arguments)
     try:
         topic = await _unless(stop, _prepared(cluster, settings))
         if topic is None:
             return
-        node = Node(settings, client, cluster, topic)
+        behind = await look_behind(cluster, settings) if settings.muster_clients == GATEWAY else None
+        node = Node(settings, client, cluster, topic, behind)
         try:
             await _unless(stop, node.start())
             if not stop.is_set():
@@ -164,8 +167,14 @@ class Node:
     """Makes, starts and stops all parts of one node; `cluster` has started."""
 
     def __init__(
-        self, settings: Settings, client: BackingClient, cluster: BackingCluster, topic: BackingTopic
+        self,
+        settings: Settings,
+        client: BackingClient,
+        cluster: BackingCluster,
+        topic: BackingTopic,
+        behind: Behind | None = None,
     ) -> None:
+        """`behind` is what its gateway goes by, if it is one."""
         loop = asyncio.get_running_loop()
         self._settings = settings
         self._client = client
@@ -193,7 +202,13 @@ class Node:
         self.topics = ClusterTopics(self._on_topic_deleted)
         self._watch = TopicWatch(cluster, self.topics)
         self.placement = Placement(self._own_node(), controller_id=NO_LEADER)
-        self.server = self._server()
+        find = FindCoordinator(self.placement, {GROUP_METADATA_TOPIC: topic.partition_count})
+        self._gateway = (
+            None
+            if behind is None
+            else Gateway(settings, behind, find, lambda: self.placement, lambda: self.server)
+        )
+        self.server = self._server(find)
         self._shards = self._make_shards()
         self._routing = Routing(self.placement, topic.partition_count)
         self._is_stopping = False
@@ -208,13 +223,20 @@ class Node:
         rack = self._settings.broker_rack
         return PlacedNode(self.node_id, lambda listener: self.server.endpoint_for(listener), rack)
 
-    def _server(self) -> Server:
-        find = FindCoordinator(self.placement, {GROUP_METADATA_TOPIC: self._topic.partition_count})
+    def _server(self, find: FindCoordinator) -> Server:
         assignors = consumer_group_settings(self._settings).assignors
         groups = GroupApis(self.runtime, self._has_consumer_groups, assignors=assignors)
-        apis = NodeApis(self.placement, self.topics, lambda: self._cluster.cluster_id)
-        handlers: dict[int, Handler] = {10: find, **groups.handlers(), **apis.handlers()}
-        table = api_table(handlers, groups.prepare(), self._features, groups.counts)
+        if self._gateway is None:
+            apis = NodeApis(self.placement, self.topics, lambda: self._cluster.cluster_id)
+            handlers: dict[int, Handler] = {10: find, **groups.handlers(), **apis.handlers()}
+            table = api_table(handlers, groups.prepare(), self._features, groups.counts)
+        else:
+            handlers, prepare = (
+                self._gateway.handlers(groups.handlers()),
+                self._gateway.prepare(groups.prepare()),
+            )
+            table = api_table(handlers, prepare, self._gateway.features, groups.counts)
+            self._gateway.cap(table)
         return Server(table, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
 
     def _has_consumer_groups(self) -> bool:
@@ -266,6 +288,8 @@ class Node:
             )
         )
         try:
+            if self._gateway is not None:
+                await self._gateway.open()
             await self.server.listen(self._settings.endpoints)
         except BindError as error:
             raise StartupError(str(error)) from error

@@ -23,7 +23,7 @@ from protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from protocol.messages.versions import SUPPORTED
+from protocol.messages.versions import REPORTED_FROM
 
 API_VERSIONS_KEY = 18
 
@@ -144,8 +144,12 @@ class ApiVersionsHandler:
 
     def _rows(self) -> list[ApiVersion]:
         return [
-            ApiVersion(api_key=key, min_version=SUPPORTED[key][0], max_version=SUPPORTED[key][1])
-            for key in sorted(self._table)
+            ApiVersion(
+                api_key=key,
+                min_version=REPORTED_FROM.get(key, row.min_version),
+                max_version=row.max_version,
+            )
+            for key, row in sorted(self._table.items())
         ]
 
     def unsupported_version(self, _request: None, pending: Pending) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -26,6 +27,15 @@ ASIDE_FROM_BYTES: Final = 1 << 17
 """Size of a request from which it is decoded on a thread: smaller ones take some 5 ms at most."""
 
 
+@dataclass(frozen=True, slots=True)
+class RawRequest:
+    """A request that is passed on as it came, where that is the `request_class` of its row in the API table."""
+
+    api_key: int
+    body: bytes
+    """All that is behind the client id: the header's tagged fields, if it has any, and the message."""
+
+
 class Starter(Protocol):
     """The connection of a request that is decoded aside."""
 
@@ -40,6 +50,8 @@ class Starter(Protocol):
 
 def decode_request(api: Api, version: int, data: Frames, body: int, stop: int) -> Any:
     """Return the request in `data[body:stop]`, behind the tagged fields of its header. Raises DecodeError."""
+    if api.request_class is RawRequest:
+        return RawRequest(api.key, bytes(data[body:stop]))
     frame = memoryview(data)[body:stop] if stop - body > LARGE_FROM_BYTES else bytes(data[body:stop])
     tags_end = 0 if version < api.flexible_since else skip_tagged_fields(frame, 0)
     return decode(api.request_class, version, frame, tags_end)

@@ -53,34 +53,36 @@ class FindCoordinator:
         self._partitions = partitions
 
     def __call__(self, request: FindCoordinatorRequest, pending: Pending) -> None:
-        if pending.api_version >= BATCHED_SINCE:
-            found = [self._find(key, request.key_type, pending) for key in request.coordinator_keys]
-            pending.reply(FindCoordinatorResponse(coordinators=found))
-            return
-        one = self._find(request.key, request.key_type, pending)
+        pending.reply(self.answer(request, pending.api_version, pending.listener))
+
+    def answer(self, request: FindCoordinatorRequest, version: int, listener: str) -> FindCoordinatorResponse:
+        """The answer to a client of `listener`."""
+        if version >= BATCHED_SINCE:
+            keys = request.coordinator_keys
+            found = [self._find(key, request.key_type, version, listener) for key in keys]
+            return FindCoordinatorResponse(coordinators=found)
+        one = self._find(request.key, request.key_type, version, listener)
         message = one.error_message if one.error_code else ErrorCode.NONE.name  # Kafka's text for success.
-        pending.reply(
-            FindCoordinatorResponse(
-                error_code=one.error_code,
-                error_message=message,
-                node_id=one.node_id,
-                host=one.host,
-                port=one.port,
-            )
+        return FindCoordinatorResponse(
+            error_code=one.error_code,
+            error_message=message,
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
         )
 
-    def _find(self, key: str, key_type: int, pending: Pending) -> Coordinator:
+    def _find(self, key: str, key_type: int, version: int, listener: str) -> Coordinator:
         topic = TOPIC_OF.get(key_type)
         if topic is None:
-            return _none(key, ErrorCode.INVALID_REQUEST, _text_of_refusal(key_type, pending.api_version))
+            return _none(key, ErrorCode.INVALID_REQUEST, _text_of_refusal(key_type, version))
         if topic not in self._partitions:
             return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS_TEXT)
         leader_id = self._placement.leader_of(topic, partition_for(key, self._partitions[topic]))
         node = self._placement.node(leader_id)
-        if node is None or not node.is_on(pending.listener):
-            text = "" if pending.api_version >= BATCHED_SINCE else NOT_AVAILABLE_TEXT
+        if node is None or not node.is_on(listener):
+            text = "" if version >= BATCHED_SINCE else NOT_AVAILABLE_TEXT
             return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
-        host, port = node.endpoint_for(pending.listener)
+        host, port = node.endpoint_for(listener)
         return Coordinator(key=key, node_id=leader_id, host=host, port=port)
 
 

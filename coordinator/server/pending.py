@@ -175,6 +175,15 @@ class Pending:
         self._count(response)
         self.connection.on_answered(self)
 
+    def reply_framed(self, frame: bytes) -> None:
+        """Answer with a frame, without its size, that another server has made for this request."""
+        assert self.chunks is None, f"{self.api.name} was answered twice"
+        self.release_memory()
+        if self.connection.is_open:
+            self.api.counts.answered += 1
+            self.chunks = (len(frame).to_bytes(4, "big"), frame)
+            self.connection.on_answered(self)
+
     def _count(self, response: Any) -> None:
         """Count an answer, the errors in it, and how long it took."""
         counts = self.api.counts

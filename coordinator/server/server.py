@@ -105,6 +105,9 @@ class Server:
         self.tls = TlsListeners(self, settings.muster_tls_reload_interval_ms)
         self.mechanisms = dict(OWN_MECHANISMS)  # What logins there are; more may be added before `listen`.
         self._entrances: Mapping[str, Entrance] = {}  # By listener; those without one are plain.
+        self._doors: dict[
+            str, Callable[[], asyncio.BaseProtocol]
+        ] = {}  # By listener; the others' is our own.
         self._endpoints: dict[str, tuple[str, int]] = {}
         self._bound: list[str] = []
 
@@ -114,18 +117,30 @@ class Server:
         self._entrances = open_entrances(listeners, self._settings, self.apis, self.mechanisms, self.tls.open)
         for listener in listeners:
             try:
-                await self._listen(listener)
+                self._bound.append(await self._listen(listener))
             except OSError as error:
                 await self.stop_listening()
-                reason = error.strerror or str(error)
-                raise BindError(
-                    f"listener {listener.name} cannot be opened on {listener.host}:{listener.port}: {reason}"
-                ) from error
+                raise _bind_error(listener, error) from error
         self.tls.begin()
         asked = self._settings.socket_listen_backlog_size
         log.info("connections that may wait to be accepted", count=min(asked, longest_queue() or asked))
 
-    async def _listen(self, listener: ListenerConfig) -> None:
+    async def listen_for(
+        self, listener: ListenerConfig, door: Callable[[], asyncio.BaseProtocol]
+    ) -> tuple[str, int]:
+        """Open a plain listener whose connections `door` makes; return what it advertises. Raises BindError.
+
+        They are counted, limited and closed like all others, and so have what the server asks of a `Connection`.
+        """
+        self._doors[listener.name] = door
+        try:
+            await self._listen(listener)
+        except OSError as error:
+            raise _bind_error(listener, error) from error
+        return self._endpoints[listener.name]
+
+    async def _listen(self, listener: ListenerConfig) -> str:
+        """Open a listener; return the address that it is bound to. Raises OSError."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(
             listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -134,13 +149,13 @@ class Server:
         for listening in sockets:
             self._set_buffer_sizes(listening)
         bound_port = sockets[0].getsockname()[1]
-        self._bound.append(f"{listener.host or '*'}:{bound_port}")
         advertised_port = listener.advertised_port or bound_port
         self._endpoints[listener.name] = (listener.advertised_host, advertised_port)
         backlog = self._settings.socket_listen_backlog_size
         self._acceptor.listen(
             sockets, backlog, lambda accepted: self._on_accepted(listener, accepted), listener.name
         )
+        return f"{listener.host or '*'}:{bound_port}"
 
     def _set_buffer_sizes(self, listening: socket.socket) -> None:
         """Set the buffer sizes that accepted connections inherit; -1 leaves them to the operating system."""
@@ -212,6 +227,8 @@ class Server:
 
     def _protocol(self, listener: ListenerConfig, stranger: Stranger | None) -> asyncio.BaseProtocol:
         """Return what handles the bytes of a new connection."""
+        if (door := self._doors.get(listener.name)) is not None:
+            return door()
         if stranger is None:
             return Connection(self, listener.name)
         entrance = self._entrances[listener.name]
@@ -364,3 +381,10 @@ class Server:
     def addresses(self) -> str:
         """The bound addresses as text, for the line that reports the daemon ready."""
         return ", ".join(self._bound)
+
+
+def _bind_error(listener: ListenerConfig, error: OSError) -> BindError:
+    reason = error.strerror or str(error)
+    return BindError(
+        f"listener {listener.name} cannot be opened on {listener.host}:{listener.port}: {reason}"
+    )

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from coordinator.settings.types import NonBlank, Whole
+from coordinator.settings.types import Choice, NonBlank, Regex, Whole
 
 PREFIX: Final = "muster.backing."
 BOOTSTRAP: Final = PREFIX + "bootstrap.servers"
@@ -37,6 +37,26 @@ class BackingSettings(BaseModel):
     muster_node_id_base: Annotated[int, Whole(1, NODE_ID_MAX)] = Field(
         1_000_000,
         description="Likewise: what is added to node.id for the id that clients see. Above all ids of brokers.",
+    )
+    muster_clients: Annotated[str, Choice(("delegated", "gateway"))] = Field(
+        "delegated",
+        description="Likewise: how clients come here. `delegated`: who answers FindCoordinator for them sends "
+        "them; `gateway`: they bootstrap here, and reach the brokers of that cluster through this node.",
+    )
+    muster_gateway_first_port: Annotated[int, Whole(0, 65_535)] = Field(
+        0,
+        description="For a gateway: the port behind which broker 0 is; every broker's is that many higher as its "
+        "id is. 0: any free ports, which change with each start.",
+    )
+    muster_groups_include: Annotated[str, Regex()] = Field(
+        ".*",
+        description="For a gateway: the groups that have their coordinator here, as a regular expression; others "
+        "stay with the brokers.",
+    )
+    muster_group_authorization: Annotated[str, Choice(("", "none"))] = Field(
+        "",
+        description="For a gateway to a cluster that has an authorizer: `none` says that its ACLs of groups need "
+        "not hold here. Without it such a cluster is refused.",
     )
 
 

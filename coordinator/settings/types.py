@@ -144,6 +144,21 @@ class Choice(_Parsed):
 
 
 @dataclass(frozen=True, slots=True)
+class Regex(_Parsed):
+    """A regular expression, as Python has them."""
+
+    @property
+    def allowed(self) -> str:
+        return "a regular expression"
+
+    def parse(self, value: object) -> str:
+        try:
+            return re.compile(value if isinstance(value, str) else "(").pattern
+        except re.error as error:
+            raise ValueError(f"{self.allowed} ({error})") from None
+
+
+@dataclass(frozen=True, slots=True)
 class Words(_Parsed):
     """A list separated by commas, of the `known` words only, if any are given; no known word may occur twice.
 

@@ -16,9 +16,9 @@ from coordinator.backing.kafka.self_test import check_fencing
 from coordinator.backing.kafka.sender import Sender
 from coordinator.backing.kafka.shard_driver import Ports, ShardDriver, ShardHost
 from coordinator.backing.kafka.tail import Tail
-from coordinator.backing.kafka.tasks import spawn
 from coordinator.backing.kafka.topic import BackingTopic, check_brokers, ensure_topic
 from coordinator.backing.ownership import Ownership, OwnershipTiming
+from coordinator.runtime.tasks import spawn
 
 PROBE_SUFFIX: Final = "-probe"
 """Of the topic that the self-test writes to."""

@@ -17,8 +17,8 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection, CloseReason, create_conn
 from aiokafka.errors import KafkaError
 
-from coordinator.backing.kafka.tasks import spawn
 from coordinator.runtime.clock import boot_ms
+from coordinator.runtime.tasks import spawn
 from protocol.carried import CarriedRequest, NoCommonVersionError
 from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -124,6 +124,11 @@ class BackingCluster:
     def node_ids(self) -> list[int]:
         """The ids of the brokers, sorted."""
         return sorted(self._brokers)
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerAddress]:
+        """Where the brokers are, by id."""
+        return self._brokers
 
     async def follow(self, topic: str) -> None:
         """Keep in touch with who leads the partitions of `topic`."""

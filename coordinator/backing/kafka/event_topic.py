@@ -18,8 +18,8 @@ from coordinator.backing.claims import Writer
 from coordinator.backing.events import AppendError
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError, Lane, UnavailableError, error_of
 from coordinator.backing.kafka.sender import PRODUCE_BY_ID, Outcome, outcome_of, produce_request
-from coordinator.backing.kafka.tasks import spawn
 from coordinator.backing.kafka.topic import BackingTopic, found_or_made
+from coordinator.runtime.tasks import spawn
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.records.batch import BatchProducer, parse_header, set_base_offset, set_producer

@@ -29,8 +29,8 @@ from coordinator.backing.kafka.node_records import (
     encode_node,
     encode_table,
 )
-from coordinator.backing.kafka.tasks import spawn
 from coordinator.backing.nodes import NodeIdentity, NodeTable, table_of
+from coordinator.runtime.tasks import spawn
 
 GROUP_PREFIX: Final = "muster-nodes-"
 STRATEGY: Final = "muster"

@@ -24,8 +24,8 @@ from coordinator.backing.kafka.cluster import (
     error_of,
 )
 from coordinator.backing.kafka.fetched import Fetched
-from coordinator.backing.kafka.tasks import spawn
 from coordinator.backing.kafka.topic import BackingTopic
+from coordinator.runtime.tasks import spawn
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     PartitionProduceData,

@@ -17,10 +17,10 @@ from coordinator.backing.kafka.cluster import BackingError
 from coordinator.backing.kafka.epochs import Epochs
 from coordinator.backing.kafka.fetched import Fetched, FetchedBatch
 from coordinator.backing.kafka.sender import Appending, Outcome, Sender
-from coordinator.backing.kafka.tasks import spawn
 from coordinator.backing.ownership import Ownership
 from coordinator.backing.states import ACTIVE, RELEASING
 from coordinator.runtime.clock import boot_ms
+from coordinator.runtime.tasks import spawn
 from protocol.records.batch import BatchProducer, set_producer
 from protocol.records.records import encode_batch
 

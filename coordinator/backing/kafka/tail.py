@@ -19,9 +19,9 @@ from coordinator.backing.kafka.cluster import (
     error_of,
 )
 from coordinator.backing.kafka.fetched import Fetched, fetched
-from coordinator.backing.kafka.tasks import spawn
 from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.runtime.clock import boot_ms
+from coordinator.runtime.tasks import spawn
 from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.records.batch import CorruptBatch

@@ -10,8 +10,8 @@ import structlog
 
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError, error_of
 from coordinator.backing.kafka.cluster_topics import ClusterTopics
-from coordinator.backing.kafka.tasks import spawn
 from coordinator.runtime.clock import boot_ms
+from coordinator.runtime.tasks import spawn
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 

@@ -19,4 +19,4 @@ def spawn(work: Coroutine[object, object, None]) -> asyncio.Task[None]:
 
 def _report(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("a task of the log on Kafka failed", task=task.get_coro(), exc_info=error)
+        log.error("a task failed", task=task.get_coro(), exc_info=error)

@@ -1,0 +1,392 @@
+"""One client's connection to the port of a broker, and the connection to the broker that it has for its own.
+
+Requests go on in their order, and so do answers, so that whatever a broker keeps for a connection (fetch sessions,
+quotas, order) is the client's. What the gateway answers itself waits for the broker's answers before it. While one
+side does not read, the other is not read: no more than a socket's buffer is held for either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol, cast
+
+import structlog
+
+from coordinator.gateway.allowed import API_VERSIONS, PRODUCE, Way, is_allowed, way_of
+from coordinator.gateway.front import Answered, Front, PassedOn
+from coordinator.gateway.heads import HEAD, SIZE, Head, acks_of, head_at
+from coordinator.gateway.stream import Stream, Verdict
+from coordinator.runtime.tasks import spawn
+from coordinator.server.connection_host import ConnectionHost
+from protocol.codec.codec import decode, spec
+from protocol.codec.primitives import Buffer
+from protocol.errors import DecodeError, EncodeError, ErrorCode
+from protocol.framing import decode_response, encode_request, response_frame, skip_tagged_fields
+from protocol.messages import REQUESTS, RESPONSES
+
+UNANSWERED_MAX: Final = 128
+"""Requests of a connection that may be unanswered; the next ones wait."""
+READ_BYTES_MAX: Final = 1 << 20
+"""Of a request that is read; those that name groups, topics or keys have a few kilobytes."""
+ANSWER_BYTES_MAX: Final = 1 << 26
+"""Of an answer that is rewritten: the metadata of 100,000 partitions have ten megabytes."""
+BUFFER_BYTES: Final = 1 << 18
+"""Bytes that may wait to be written on either side before the other is not read."""
+UNSUPPORTED_VERSION_BYTES: Final = (
+    6  # Of a version that cannot be read the first bytes are those of version 0.
+)
+
+log = structlog.get_logger("muster.gateway")
+
+
+@dataclass(slots=True)
+class Expected:
+    """An answer that the client waits for: ready here, or the broker's, which is rewritten or passes."""
+
+    ready: bytes | None = None
+    rewrite: Callable[[bytes], bytes] | None = None
+
+
+class ToBroker(Protocol):
+    """How connections to brokers are made."""
+
+    async def connect(self, broker_id: int, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        """Connect to the broker. Raises OSError."""
+
+
+class BrokerPortConnection(asyncio.Protocol):
+    """The client's end; the server counts it as it counts its own connections."""
+
+    def __init__(
+        self, host: ConnectionHost, listener_name: str, broker_id: int, front: Front, to_broker: ToBroker
+    ) -> None:
+        self._host = host
+        self.listener_name = listener_name
+        self._broker_id = broker_id
+        self._front = front
+        self._to_broker = to_broker
+        self.peer = self.client_host = ""
+        self.is_open = False
+        self.last_request_ms = 0
+        self._client: asyncio.Transport | None = None
+        self._broker: asyncio.Transport | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._expected: deque[Expected] = deque()
+        self._held_bytes = 0
+        self._is_unread = False  # Whether the client does not read.
+        self._is_broker_busy = True  # Whether the broker does not read, or is not connected.
+        self._is_ending = False
+        self._requests = Stream(self._judge_request, self._to_be_sent, self._on_request)
+        self._answers = Stream(self._judge_answer, self._to_client, self._on_answer, self._on_passed)
+
+    # The client's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._client = client = cast(asyncio.Transport, transport)
+        peer = client.get_extra_info("peername")
+        if peer is None:  # The client hung up before its connection was accepted.
+            client.abort()
+            return
+        self.client_host, self.peer = f"/{peer[0]}", f"{peer[0]}:{peer[1]}"
+        client.set_write_buffer_limits(high=BUFFER_BYTES)
+        self.is_open = True
+        self._host.on_connected(self, peer[0])
+        if self.is_open:
+            self._connecting = spawn(self._connect())
+
+    async def _connect(self) -> None:
+        try:
+            await self._to_broker.connect(self._broker_id, partial(BrokerEnd, self))
+        except OSError as error:
+            log.info("broker not reached", broker_id=self._broker_id, peer=self.peer, reason=str(error))
+            self.abort()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._requests.feed(data)
+        except DecodeError as error:
+            self.refuse(str(error))
+        self._count_held()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._client = None
+        self._end()
+        self._host.memory_pool.release(self._held_bytes)
+        self._held_bytes = 0
+        self._host.on_disconnected(self)
+
+    def pause_writing(self) -> None:
+        """The client does not read: nothing more is taken from the broker for it."""
+        self._is_unread = True
+        assert self._client is not None
+        self._host.slow_readers.add(self._client)
+        if self._broker is not None:
+            self._broker.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_unread = False
+        if self._client is not None:
+            self._host.slow_readers.remove(self._client)
+        if self._broker is not None:
+            self._broker.resume_reading()
+
+    # Requests.
+
+    def _judge_request(self, data: Buffer, start: int, stop: int) -> Verdict:
+        size = stop - start
+        if not HEAD.size <= size <= self._host.max_request_bytes:
+            raise DecodeError(
+                f"frame of {size} bytes; allowed are {HEAD.size} to {self._host.max_request_bytes}"
+            )
+        if self._broker is None or len(self._expected) >= UNANSWERED_MAX:
+            self._maybe_read()
+            return Verdict.WAIT
+        if start + HEAD.size > len(data):
+            return Verdict.MORE
+        key, version, _, _ = HEAD.unpack_from(data, start)
+        if not is_allowed(key, version):
+            name = REQUESTS[key].__name__.removesuffix("Request") if key in REQUESTS else f"API key {key}"
+            raise DecodeError(f"{name} v{version} does not pass the gateway")
+        if way_of(key) is Way.READ:
+            if size > READ_BYTES_MAX:
+                raise DecodeError(f"{REQUESTS[key].__name__} of {size} bytes")
+            return Verdict.KEEP
+        if key == PRODUCE:
+            return self._judge_produce(data, start, stop)
+        self._pass_request()
+        return Verdict.PASS_ON
+
+    def _judge_produce(self, data: Buffer, start: int, stop: int) -> Verdict:
+        """Whether there will be an answer has to be known."""
+        frame = memoryview(data)[:stop]
+        try:
+            acks = acks_of(frame, head_at(frame, start))
+        except DecodeError:
+            if stop <= len(data) or len(data) - start > READ_BYTES_MAX:
+                raise
+            return Verdict.MORE
+        self._pass_request(is_answered=acks != 0)
+        return Verdict.PASS_ON
+
+    def _pass_request(self, is_answered: bool = True) -> None:
+        self.last_request_ms = self._host.clock.now_ms()
+        if is_answered:
+            self._expected.append(Expected())
+
+    def _to_be_sent(self, data: Buffer) -> None:
+        assert self._broker is not None
+        self._broker.write(data)
+
+    def _on_request(self, frame: bytes) -> None:
+        """A whole request that is read."""
+        self.last_request_ms = self._host.clock.now_ms()
+        head = head_at(frame, 0)
+        request_class = REQUESTS[head.api_key]
+        message = spec(request_class)
+        if not message.min_version <= head.version <= message.max_version:  # Of ApiVersions alone.
+            self._ask(frame, head, self._front.treat(request_class(), 0))
+            return
+        body = head.end if head.version < message.flexible_since else skip_tagged_fields(frame, head.end)
+        request = decode(request_class, head.version, frame, body)
+        treated = self._front.treat(request, head.version)
+        if isinstance(treated, Answered):
+            self._reply(head, treated.response)
+        elif treated.request is request:
+            self._ask(frame, head, treated)
+        else:
+            client_id = head.client_id.decode(errors="replace")
+            asked = encode_request(treated.request, head.version, head.correlation_id, client_id)
+            self._ask(asked[SIZE.size :], head, treated)
+
+    def _ask(self, frame: bytes, head: Head, passed_on: PassedOn | Answered) -> None:
+        assert isinstance(passed_on, PassedOn)
+        assert self._broker is not None
+        self._expected.append(Expected(rewrite=partial(_rewritten, head, passed_on.rewrite)))
+        self._broker.write(SIZE.pack(len(frame)) + frame)
+
+    def _reply(self, head: Head, response: Any) -> None:
+        ready = b"".join(cast(Any, response_frame(head.correlation_id, response, head.version)))
+        self._expected.append(Expected(ready=ready))
+        self._send_ready()
+
+    # The broker's side.
+
+    def on_broker(self, broker: asyncio.Transport) -> None:
+        """The broker is connected."""
+        if not self.is_open:
+            broker.abort()
+            return
+        self._broker = broker
+        self._is_broker_busy = False
+        broker.set_write_buffer_limits(high=BUFFER_BYTES)
+        self._go_on()
+
+    def on_broker_busy(self, is_busy: bool) -> None:
+        """The broker does not read, or does again."""
+        self._is_broker_busy = is_busy
+        self._maybe_read()
+
+    def _maybe_read(self) -> None:
+        """Read from the client exactly while what it sends can go on."""
+        if self._client is None or not self.is_open:
+            return
+        if self._is_broker_busy or self._is_ending or len(self._expected) >= UNANSWERED_MAX:
+            self._client.pause_reading()
+        else:
+            self._client.resume_reading()
+
+    def on_answers(self, data: bytes) -> None:
+        try:
+            self._answers.feed(data)
+        except (DecodeError, EncodeError) as error:
+            log.error("answer not understood", broker_id=self._broker_id, peer=self.peer, reason=str(error))
+            self.abort()
+        self._count_held()
+
+    def _judge_answer(self, data: Buffer, start: int, stop: int) -> Verdict:
+        if not self._expected:
+            raise DecodeError("an answer to nothing")
+        if self._expected[0].rewrite is None:
+            return Verdict.PASS_ON
+        if stop - start > ANSWER_BYTES_MAX:
+            raise DecodeError(f"an answer of {stop - start} bytes")
+        return Verdict.KEEP
+
+    def _to_client(self, data: Buffer) -> None:
+        if self._client is not None:
+            self._client.write(data)
+
+    def _on_answer(self, frame: bytes) -> None:
+        rewrite = self._expected[0].rewrite
+        assert rewrite is not None
+        self._to_client(rewrite(frame))
+        self._on_passed()
+
+    def _on_passed(self) -> None:
+        """The broker's next answer has gone to the client: so may those behind it that are ready."""
+        was_full = len(self._expected) >= UNANSWERED_MAX
+        self._expected.popleft()
+        self._send_ready()
+        if was_full:
+            self._host.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.is_open:
+            return
+        self._maybe_read()
+        try:
+            self._requests.go_on()
+        except DecodeError as error:
+            self.refuse(str(error))
+
+    def _send_ready(self) -> None:
+        while self._expected and (ready := self._expected[0].ready) is not None:
+            self._expected.popleft()
+            self._to_client(ready)
+
+    def _count_held(self) -> None:
+        """Count what is kept of both directions among the memory of all connections."""
+        held_bytes = self._requests.kept_bytes + self._answers.kept_bytes if self.is_open else 0
+        pool, more_bytes = self._host.memory_pool, held_bytes - self._held_bytes
+        self._held_bytes = held_bytes
+        if more_bytes < 0:
+            pool.release(-more_bytes)
+        elif more_bytes > 0:
+            pool.take(more_bytes)
+            if pool.is_full:
+                self.cut_off("the memory for requests is full")
+
+    # The end, and what the server asks of its connections.
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether a request is unanswered: then the connection is not idle."""
+        return bool(self._expected)
+
+    def refuse(self, reason: str) -> None:
+        """Close the connection of a client that sent what may not pass."""
+        log.warning("connection refused", peer=self.peer, listener=self.listener_name, reason=reason)
+        self.close()
+
+    def cut_off(self, reason: str) -> None:
+        """Close at once and drop unsent answers."""
+        log.warning("connection refused", peer=self.peer, listener=self.listener_name, reason=reason)
+        self.abort()
+
+    def close_idle(self, idle_ms: int) -> None:
+        """Close after `idle_ms` without a request; drop unsent answers if the client does not read."""
+        if self._is_unread:
+            self.abort()
+        else:
+            self.close()
+
+    def stop_reading(self) -> None:
+        """Take no more requests; those that went on are still answered."""
+        self._is_ending = True
+        self._maybe_read()
+
+    def abort(self) -> None:
+        """Close now and drop what was not sent."""
+        client = self._client
+        self._end()
+        if client is not None:
+            client.abort()
+
+    def close(self) -> None:
+        """Close once the answers that came so far are sent."""
+        client = self._client
+        self._end()
+        if client is not None:
+            client.close()
+
+    def _end(self) -> None:
+        self.is_open = False
+        self._requests.is_over = self._answers.is_over = True
+        if self._client is not None:
+            self._host.slow_readers.remove(self._client)
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._broker is not None:
+            self._broker.abort()
+            self._broker = None
+
+
+class BrokerEnd(asyncio.Protocol):
+    """The broker's end of one client's connection."""
+
+    def __init__(self, owner: BrokerPortConnection) -> None:
+        self._owner = owner
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._owner.on_broker(cast(asyncio.Transport, transport))
+
+    def data_received(self, data: bytes) -> None:
+        self._owner.on_answers(data)
+
+    def pause_writing(self) -> None:
+        self._owner.on_broker_busy(True)
+
+    def resume_writing(self) -> None:
+        self._owner.on_broker_busy(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.close()
+
+
+def _rewritten(head: Head, rewrite: Callable[[Any], Any], frame: bytes) -> bytes:
+    """A broker's answer to the request with this head as the client gets it, with its size. Raises DecodeError."""
+    version = head.version
+    if head.api_key == API_VERSIONS and _is_unsupported(frame):
+        version = 0
+    correlation_id, response = decode_response(RESPONSES[head.api_key], version, frame)
+    return b"".join(cast(Any, response_frame(correlation_id, rewrite(response), version)))
+
+
+def _is_unsupported(frame: bytes) -> bool:
+    """Whether an answer to ApiVersions says that the version is not known; it is in version 0 then (KIP-511)."""
+    error = int.from_bytes(frame[4:UNSUPPORTED_VERSION_BYTES], "big", signed=True)
+    return error == ErrorCode.UNSUPPORTED_VERSION
