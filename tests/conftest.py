@@ -158,4 +158,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--target kafka` runs the tests with real clients against Apache Kafka, the judge of the tests."""
     module_rotation.add_options(parser)
     default = os.environ.get("MUSTER_TEST_TARGET", "muster")
-    parser.addoption("--target", choices=("kafka", "muster"), default=default, help="the broker under test")
+    parser.addoption(
+        "--target", choices=("gateway", "kafka", "muster"), default=default, help="the broker under test"
+    )

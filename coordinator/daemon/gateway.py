@@ -17,10 +17,10 @@ from coordinator.gateway.connection import BrokerPortConnection
 from coordinator.gateway.front import Front
 from coordinator.gateway.own_port import OwnPort
 from coordinator.gateway.ports import Ports
-from coordinator.server.api_table import Api, Handler
+from coordinator.server.api_table import Api, api_table
 from coordinator.server.find_coordinator import FindCoordinator
-from coordinator.server.prepared import Prepare
-from coordinator.server.server import Server
+from coordinator.server.group_apis import GroupApis
+from coordinator.server.server import Server, listen_for
 from coordinator.settings.listeners import ListenerConfig, SecurityProtocol
 from coordinator.settings.model import Settings
 from coordinator.settings.unusable import UnusableSettings
@@ -33,6 +33,9 @@ from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsRespon
 GATEWAY: Final = "gateway"
 _ANY: Final = 1
 """The kind of resource, pattern, operation and permission that stands for all."""
+
+REFUSED_REMEMBERED: Final = 1_000
+"""Groups whose transactions were refused are logged once."""
 
 log = structlog.get_logger("muster.gateway")
 
@@ -122,7 +125,7 @@ class Gateway:
         settings: Settings,
         behind: Behind,
         find: FindCoordinator,
-        placement: Callable[[], Placement],
+        placement: Placement,
         server: Callable[[], Server],
     ) -> None:
         self._listener = settings.endpoints[0]
@@ -138,20 +141,16 @@ class Gateway:
         self._own = OwnPort(self._front, self.ports, behind.versions)
         self._refused: dict[str, None] = {}
 
-    def handlers(self, of_groups: Mapping[int, Handler]) -> dict[int, Handler]:
-        """Those of the node's own port."""
-        return self._own.handlers(of_groups)
-
-    def prepare(self, of_groups: Mapping[int, Prepare]) -> dict[int, Prepare]:
-        return self._own.prepare(of_groups)
-
-    def cap(self, table: dict[int, Api]) -> None:
-        """Have the node's own port serve what the brokers do."""
+    def table(self, groups: GroupApis) -> dict[int, Api]:
+        """The API table of the node's own port."""
+        table = api_table(
+            self._own.handlers(groups.handlers()),
+            self._own.prepare(groups.prepare()),
+            lambda: self._behind.features,
+            groups.counts,
+        )
         self._own.cap(table)
-
-    def features(self) -> FeatureLevels:
-        """Those of the cluster, but for what clients must not build on."""
-        return self._behind.features
+        return table
 
     async def open(self) -> None:
         """Open the ports of all brokers. Raises BindError."""
@@ -164,7 +163,7 @@ class Gateway:
         door = partial(
             BrokerPortConnection, self._server(), listener.name, broker_id, self._front, self.ports
         )
-        return await self._server().listen_for(listener, door)
+        return await listen_for(self._server(), listener, door)
 
     def _on_refused(self, transactional_id: str, group_id: str) -> None:
         if group_id in self._refused:
@@ -177,7 +176,3 @@ class Gateway:
             group_id=group_id,
             transactional_id=transactional_id,
         )
-
-
-REFUSED_REMEMBERED: Final = 1_000
-"""Groups whose transactions were refused are logged once."""

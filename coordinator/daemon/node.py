@@ -101,7 +101,7 @@ async def serve_node(
         if topic is None:
             return
         behind = await look_behind(cluster, settings) if settings.muster_clients == GATEWAY else None
-        node = Node(settings, client, cluster, topic, behind)
+        node = Node(settings, Backing(client, cluster, topic, behind))
         try:
             await _unless(stop, node.start())
             if not stop.is_set():
@@ -163,23 +163,29 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
     return None
 
 
-class Node:
-    """Makes, starts and stops all parts of one node; `cluster` has started."""
+@dataclass(frozen=True, slots=True)
+class Backing:
+    """The cluster that has the logs; it has started."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        client: BackingClient,
-        cluster: BackingCluster,
-        topic: BackingTopic,
-        behind: Behind | None = None,
-    ) -> None:
-        """`behind` is what its gateway goes by, if it is one."""
+    client: BackingClient
+    cluster: BackingCluster
+    topic: BackingTopic
+    behind: Behind | None = None
+    """What a gateway goes by; None: clients are sent here by others."""
+
+    @property
+    def of_log(self) -> tuple[BackingClient, BackingCluster, BackingTopic]:
+        """What those need who follow the logs."""
+        return self.client, self.cluster, self.topic
+
+
+class Node:
+    """Makes, starts and stops all parts of one node."""
+
+    def __init__(self, settings: Settings, backing: Backing) -> None:
         loop = asyncio.get_running_loop()
         self._settings = settings
-        self._client = client
-        self._cluster = cluster
-        self._topic = topic
+        self._client, self._cluster, self._topic = client, cluster, topic = backing.of_log
         self.node_id = settings.muster_node_id_base + settings.node_id
         self.ended = asyncio.Event()
         self.reason = ""
@@ -202,13 +208,8 @@ class Node:
         self.topics = ClusterTopics(self._on_topic_deleted)
         self._watch = TopicWatch(cluster, self.topics)
         self.placement = Placement(self._own_node(), controller_id=NO_LEADER)
-        find = FindCoordinator(self.placement, {GROUP_METADATA_TOPIC: topic.partition_count})
-        self._gateway = (
-            None
-            if behind is None
-            else Gateway(settings, behind, find, lambda: self.placement, lambda: self.server)
-        )
-        self.server = self._server(find)
+        self._gateway: Gateway | None = None
+        self.server = self._server(backing.behind)
         self._shards = self._make_shards()
         self._routing = Routing(self.placement, topic.partition_count)
         self._is_stopping = False
@@ -223,20 +224,18 @@ class Node:
         rack = self._settings.broker_rack
         return PlacedNode(self.node_id, lambda listener: self.server.endpoint_for(listener), rack)
 
-    def _server(self, find: FindCoordinator) -> Server:
+    def _server(self, behind: Behind | None) -> Server:
+        find = FindCoordinator(self.placement, {GROUP_METADATA_TOPIC: self._topic.partition_count})
         assignors = consumer_group_settings(self._settings).assignors
         groups = GroupApis(self.runtime, self._has_consumer_groups, assignors=assignors)
-        if self._gateway is None:
+        if behind is None:
             apis = NodeApis(self.placement, self.topics, lambda: self._cluster.cluster_id)
             handlers: dict[int, Handler] = {10: find, **groups.handlers(), **apis.handlers()}
             table = api_table(handlers, groups.prepare(), self._features, groups.counts)
         else:
-            handlers, prepare = (
-                self._gateway.handlers(groups.handlers()),
-                self._gateway.prepare(groups.prepare()),
-            )
-            table = api_table(handlers, prepare, self._gateway.features, groups.counts)
-            self._gateway.cap(table)
+            gateway = Gateway(self._settings, behind, find, self.placement, lambda: self.server)
+            table = gateway.table(groups)
+            self._gateway = gateway
         return Server(table, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
 
     def _has_consumer_groups(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,7 +32,7 @@ class BrokerPorts(Protocol):
 class Addresses:
     """What answers say in place of the brokers' own addresses; nodes are those of the gateway's listener."""
 
-    def __init__(self, ports: BrokerPorts, placement: Callable[[], Placement], listener: str) -> None:
+    def __init__(self, ports: BrokerPorts, placement: Placement, listener: str) -> None:
         self._ports = ports
         self._placement = placement
         self._listener = listener
@@ -51,5 +51,5 @@ class Addresses:
 
     def nodes(self) -> list[Place]:
         """The nodes that clients can be sent to."""
-        nodes = [node for node in self._placement().nodes if node.is_on(self._listener)]
+        nodes = [node for node in self._placement.nodes if node.is_on(self._listener)]
         return [Place(node.node_id, *node.endpoint_for(self._listener), node.rack) for node in nodes]

@@ -8,15 +8,14 @@ side does not read, the other is not read: no more than a socket's buffer is hel
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
 import structlog
 
 from coordinator.gateway.allowed import API_VERSIONS, PRODUCE, Way, is_allowed, way_of
+from coordinator.gateway.answering import Answers
 from coordinator.gateway.front import Answered, Front, PassedOn
 from coordinator.gateway.heads import HEAD, SIZE, Head, acks_of, head_at
 from coordinator.gateway.stream import Stream, Verdict
@@ -28,12 +27,8 @@ from protocol.errors import DecodeError, EncodeError, ErrorCode
 from protocol.framing import decode_response, encode_request, response_frame, skip_tagged_fields
 from protocol.messages import REQUESTS, RESPONSES
 
-UNANSWERED_MAX: Final = 128
-"""Requests of a connection that may be unanswered; the next ones wait."""
 READ_BYTES_MAX: Final = 1 << 20
 """Of a request that is read; those that name groups, topics or keys have a few kilobytes."""
-ANSWER_BYTES_MAX: Final = 1 << 26
-"""Of an answer that is rewritten: the metadata of 100,000 partitions have ten megabytes."""
 BUFFER_BYTES: Final = 1 << 18
 """Bytes that may wait to be written on either side before the other is not read."""
 UNSUPPORTED_VERSION_BYTES: Final = (
@@ -41,14 +36,6 @@ UNSUPPORTED_VERSION_BYTES: Final = (
 )
 
 log = structlog.get_logger("muster.gateway")
-
-
-@dataclass(slots=True)
-class Expected:
-    """An answer that the client waits for: ready here, or the broker's, which is rewritten or passes."""
-
-    ready: bytes | None = None
-    rewrite: Callable[[bytes], bytes] | None = None
 
 
 class ToBroker(Protocol):
@@ -75,13 +62,12 @@ class BrokerPortConnection(asyncio.Protocol):
         self._client: asyncio.Transport | None = None
         self._broker: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._expected: deque[Expected] = deque()
         self._held_bytes = 0
         self._is_unread = False  # Whether the client does not read.
         self._is_broker_busy = True  # Whether the broker does not read, or is not connected.
         self._is_ending = False
         self._requests = Stream(self._judge_request, self._to_be_sent, self._on_request)
-        self._answers = Stream(self._judge_answer, self._to_client, self._on_answer, self._on_passed)
+        self._answers = Answers(self._to_client, self._on_room)
 
     # The client's side.
 
@@ -142,7 +128,7 @@ class BrokerPortConnection(asyncio.Protocol):
             raise DecodeError(
                 f"frame of {size} bytes; allowed are {HEAD.size} to {self._host.max_request_bytes}"
             )
-        if self._broker is None or len(self._expected) >= UNANSWERED_MAX:
+        if self._broker is None or self._answers.is_full:
             self._maybe_read()
             return Verdict.WAIT
         if start + HEAD.size > len(data):
@@ -175,7 +161,7 @@ class BrokerPortConnection(asyncio.Protocol):
     def _pass_request(self, is_answered: bool = True) -> None:
         self.last_request_ms = self._host.clock.now_ms()
         if is_answered:
-            self._expected.append(Expected())
+            self._answers.expect()
 
     def _to_be_sent(self, data: Buffer) -> None:
         assert self._broker is not None
@@ -205,13 +191,11 @@ class BrokerPortConnection(asyncio.Protocol):
     def _ask(self, frame: bytes, head: Head, passed_on: PassedOn | Answered) -> None:
         assert isinstance(passed_on, PassedOn)
         assert self._broker is not None
-        self._expected.append(Expected(rewrite=partial(_rewritten, head, passed_on.rewrite)))
+        self._answers.expect(partial(_rewritten, head, passed_on.rewrite))
         self._broker.write(SIZE.pack(len(frame)) + frame)
 
     def _reply(self, head: Head, response: Any) -> None:
-        ready = b"".join(cast(Any, response_frame(head.correlation_id, response, head.version)))
-        self._expected.append(Expected(ready=ready))
-        self._send_ready()
+        self._answers.add(b"".join(cast(Any, response_frame(head.correlation_id, response, head.version))))
 
     # The broker's side.
 
@@ -234,7 +218,7 @@ class BrokerPortConnection(asyncio.Protocol):
         """Read from the client exactly while what it sends can go on."""
         if self._client is None or not self.is_open:
             return
-        if self._is_broker_busy or self._is_ending or len(self._expected) >= UNANSWERED_MAX:
+        if self._is_broker_busy or self._is_ending or self._answers.is_full:
             self._client.pause_reading()
         else:
             self._client.resume_reading()
@@ -247,32 +231,12 @@ class BrokerPortConnection(asyncio.Protocol):
             self.abort()
         self._count_held()
 
-    def _judge_answer(self, data: Buffer, start: int, stop: int) -> Verdict:
-        if not self._expected:
-            raise DecodeError("an answer to nothing")
-        if self._expected[0].rewrite is None:
-            return Verdict.PASS_ON
-        if stop - start > ANSWER_BYTES_MAX:
-            raise DecodeError(f"an answer of {stop - start} bytes")
-        return Verdict.KEEP
-
     def _to_client(self, data: Buffer) -> None:
         if self._client is not None:
             self._client.write(data)
 
-    def _on_answer(self, frame: bytes) -> None:
-        rewrite = self._expected[0].rewrite
-        assert rewrite is not None
-        self._to_client(rewrite(frame))
-        self._on_passed()
-
-    def _on_passed(self) -> None:
-        """The broker's next answer has gone to the client: so may those behind it that are ready."""
-        was_full = len(self._expected) >= UNANSWERED_MAX
-        self._expected.popleft()
-        self._send_ready()
-        if was_full:
-            self._host.call_soon(self._go_on)
+    def _on_room(self) -> None:
+        self._host.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         if not self.is_open:
@@ -282,11 +246,6 @@ class BrokerPortConnection(asyncio.Protocol):
             self._requests.go_on()
         except DecodeError as error:
             self.refuse(str(error))
-
-    def _send_ready(self) -> None:
-        while self._expected and (ready := self._expected[0].ready) is not None:
-            self._expected.popleft()
-            self._to_client(ready)
 
     def _count_held(self) -> None:
         """Count what is kept of both directions among the memory of all connections."""
@@ -305,7 +264,7 @@ class BrokerPortConnection(asyncio.Protocol):
     @property
     def awaits_answer(self) -> bool:
         """Whether a request is unanswered: then the connection is not idle."""
-        return bool(self._expected)
+        return self._answers.are_awaited
 
     def refuse(self, reason: str) -> None:
         """Close the connection of a client that sent what may not pass."""
@@ -345,7 +304,8 @@ class BrokerPortConnection(asyncio.Protocol):
 
     def _end(self) -> None:
         self.is_open = False
-        self._requests.is_over = self._answers.is_over = True
+        self._requests.is_over = True
+        self._answers.end()
         if self._client is not None:
             self._host.slow_readers.remove(self._client)
         if self._connecting is not None:

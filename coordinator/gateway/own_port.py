@@ -22,7 +22,6 @@ from coordinator.gateway.allowed import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
     DESCRIBE_LOG_DIRS,
-    FETCH,
     FIND_COORDINATOR,
     LIST_GROUPS,
     LIST_TRANSACTIONS,
@@ -31,9 +30,9 @@ from coordinator.gateway.allowed import (
     PRODUCE,
     TXN_OFFSET_COMMIT,
 )
-from coordinator.gateway.connection import ANSWER_BYTES_MAX
+from coordinator.gateway.answering import ANSWER_BYTES_MAX
 from coordinator.gateway.front import Answered, Front, groups_of
-from coordinator.gateway.heads import HEAD, SIZE
+from coordinator.gateway.heads import HEAD, SIZE, acks_of, head_at
 from coordinator.runtime.tasks import spawn
 from coordinator.server.api_table import Api, Handler
 from coordinator.server.connection import Connection
@@ -138,7 +137,6 @@ class OwnPort:
         handlers[TXN_OFFSET_COMMIT] = self.refuse_transaction
         handlers |= dict.fromkeys(self.versions, self.pass_on)
         handlers |= dict.fromkeys(_READ_HERE, self.read)
-        handlers |= dict.fromkeys((PRODUCE, FETCH), self.refuse_data)
         handlers[DESCRIBE_LOG_DIRS] = lambda _, pending: pending.reply(DescribeLogDirsResponse())
         handlers[LIST_TRANSACTIONS] = lambda _, pending: pending.reply(ListTransactionsResponse())
         return handlers
@@ -171,14 +169,6 @@ class OwnPort:
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         pending.reply(error_response(request, error, pending.api_version))
 
-    def refuse_data(self, request: Any, pending: Pending) -> None:
-        """Produce and Fetch (keys 0, 1): nothing has its leader here."""
-        if getattr(request, "acks", 1) == 0:
-            pending.drop(ErrorCode.NOT_LEADER_OR_FOLLOWER.name)
-            return
-        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        pending.reply(error_response(request, error, pending.api_version))
-
     def read(self, request: Any, pending: Pending) -> None:
         """What the gateway answers itself, or whose answer it changes."""
         treated = self._front.treat(request, pending.api_version)
@@ -196,10 +186,23 @@ class OwnPort:
         spawn(self._ask(frame[SIZE.size :], pending, answer))
 
     def pass_on(self, request: RawRequest, pending: Pending) -> None:
-        """Any other request."""
+        """Any other request. What only a leader can do, a broker that is none refuses."""
         name = pending.client_id.encode()
         head = HEAD.pack(request.api_key, pending.api_version, pending.correlation_id, len(name))
-        spawn(self._ask(head + name + request.body, pending, pending.reply_framed))
+        frame = head + name + request.body
+        if request.api_key == PRODUCE and not self._is_answered(frame, pending):
+            return
+        spawn(self._ask(frame, pending, pending.reply_framed))
+
+    def _is_answered(self, frame: bytes, pending: Pending) -> bool:
+        """Whether a Produce has an answer; one without is dropped, as its client could not be told of an error."""
+        try:
+            if acks_of(frame, head_at(frame, 0)) != 0:
+                return True
+            pending.drop("acks=0: nothing has its leader here")
+        except DecodeError as error:
+            pending.drop(str(error))
+        return False
 
     async def _ask(self, frame: bytes, pending: Pending, answer: Callable[[bytes], None]) -> None:
         connection = pending.connection

@@ -53,6 +53,9 @@ REFUSED_LOG_EVERY = 1000
 """Of the connections refused over the maximum, one in so many is logged, beginning with the first."""
 
 
+Door: TypeAlias = Callable[[], asyncio.BaseProtocol]
+"""Makes what handles the bytes of a new connection."""
+
 Accepted: TypeAlias = tuple[ListenerConfig, socket.socket, Stranger | None]
 """A connection just accepted, and the stranger that it is on a listener where clients have to log in."""
 
@@ -83,12 +86,11 @@ class Server:
         self.slow_readers = SlowReaders()
         self.memory_pool = MemoryPool(settings.queued_max_request_bytes, clock, set_timer)
         self.max_request_bytes = settings.socket_request_max_bytes
-        self._settings = settings
+        self._settings, self._set_timer = settings, set_timer
         self.max_connections = settings.max_connections
         self.max_connections_per_ip = settings.max_connections_per_ip
         self.max_connections_of_ip: Mapping[str, int] = {}
         """Maxima of single addresses, above `max_connections_per_ip`. All three may change at run time."""
-        self._set_timer = set_timer
         self._acceptor = Acceptor(Descriptors.of_process())
         self.accept_at_ms = 0  # When waiting connections are to be accepted, also in a long turn; monotonic.
         self._accepted: deque[Accepted] = deque()  # And still to be opened.
@@ -105,9 +107,7 @@ class Server:
         self.tls = TlsListeners(self, settings.muster_tls_reload_interval_ms)
         self.mechanisms = dict(OWN_MECHANISMS)  # What logins there are; more may be added before `listen`.
         self._entrances: Mapping[str, Entrance] = {}  # By listener; those without one are plain.
-        self._doors: dict[
-            str, Callable[[], asyncio.BaseProtocol]
-        ] = {}  # By listener; the others' is our own.
+        self._doors: dict[str, Door] = {}  # By listener, if its connections are not our own.
         self._endpoints: dict[str, tuple[str, int]] = {}
         self._bound: list[str] = []
 
@@ -124,20 +124,6 @@ class Server:
         self.tls.begin()
         asked = self._settings.socket_listen_backlog_size
         log.info("connections that may wait to be accepted", count=min(asked, longest_queue() or asked))
-
-    async def listen_for(
-        self, listener: ListenerConfig, door: Callable[[], asyncio.BaseProtocol]
-    ) -> tuple[str, int]:
-        """Open a plain listener whose connections `door` makes; return what it advertises. Raises BindError.
-
-        They are counted, limited and closed like all others, and so have what the server asks of a `Connection`.
-        """
-        self._doors[listener.name] = door
-        try:
-            await self._listen(listener)
-        except OSError as error:
-            raise _bind_error(listener, error) from error
-        return self._endpoints[listener.name]
 
     async def _listen(self, listener: ListenerConfig) -> str:
         """Open a listener; return the address that it is bound to. Raises OSError."""
@@ -381,6 +367,19 @@ class Server:
     def addresses(self) -> str:
         """The bound addresses as text, for the line that reports the daemon ready."""
         return ", ".join(self._bound)
+
+
+async def listen_for(server: Server, listener: ListenerConfig, door: Door) -> tuple[str, int]:
+    """Open a plain listener whose connections `door` makes; return what it advertises. Raises BindError.
+
+    They are counted, limited and closed like all others, and so have what the server asks of a `Connection`.
+    """
+    server._doors[listener.name] = door
+    try:
+        await server._listen(listener)
+    except OSError as error:
+        raise _bind_error(listener, error) from error
+    return server.endpoint_for(listener.name)
 
 
 def _bind_error(listener: ListenerConfig, error: OSError) -> BindError:

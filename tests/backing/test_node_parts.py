@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from coordinator.backing.kafka.cluster import BackingCluster
 from coordinator.backing.kafka.topic import BackingTopic
-from coordinator.daemon.node import BackingClient, Node
+from coordinator.daemon.node import Backing, BackingClient, Node
 from coordinator.settings.sources import load
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
@@ -28,7 +28,7 @@ ORDERS_ID = b"\x01" * 16
 @pytest_asyncio.fixture
 async def node() -> AsyncIterator[Node]:
     settings = load({"offsets.commit.timeout.ms": "4321", "message.max.bytes": "123456"}).settings
-    made = Node(settings, BackingClient("nowhere:1"), BackingCluster("nowhere:1"), TOPIC)
+    made = Node(settings, Backing(BackingClient("nowhere:1"), BackingCluster("nowhere:1"), TOPIC))
     yield made
     await made.stop()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.gateway import Gateway
 from harness.kafka_broker import KafkaBroker
 from harness.observer import Observer
 from harness.processes import ServerProcess
@@ -31,7 +32,7 @@ QUICK = {
     "group.consumer.heartbeat.interval.ms": "500",
 }
 TEST_TIMEOUT_S = 180  # Several waits of up to 45 s each, all late, would be a failure anyway.
-TARGETS = {"muster": RecordingDaemon, "kafka": KafkaBroker}
+TARGETS = {"muster": RecordingDaemon, "kafka": KafkaBroker, "gateway": Gateway}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -78,6 +78,10 @@ GIVEN: Final[dict[str, Any]] = {
     "muster_log_level": "warning",
     "muster_offsets_topic": "logs",
     "muster_lease_ms": 4_321,
+    "muster_clients": "gateway",
+    "muster_gateway_first_port": 9_100,
+    "muster_groups_include": "ours.*",
+    "muster_group_authorization": "none",
     "muster_metrics_groups_max": 55,
     "muster_metrics_groups_include": "in.*",
     "muster_metrics_groups_exclude": ".*out",
@@ -89,6 +93,14 @@ GIVEN: Final[dict[str, Any]] = {
 HELD_OTHERWISE: Final = {
     "muster_offsets_topic": "tests/backing/test_nodes_on_kafka.py::test_a_claim_says_what_the_settings_say",
     "muster_lease_ms": "tests/backing/test_nodes_on_kafka.py::test_a_claim_says_what_the_settings_say",
+    "muster_clients": "tests/gateway/test_gateway_on_kafka.py::"
+    "test_clients_are_led_to_ports_of_the_gateway_and_nowhere_else",
+    "muster_gateway_first_port": "tests/gateway/test_gateway_on_kafka.py::"
+    "test_clients_are_led_to_ports_of_the_gateway_and_nowhere_else",
+    "muster_groups_include": "tests/gateway/test_gateway_on_kafka.py::"
+    "test_each_group_is_on_its_side_and_both_read_what_was_written_through_the_gateway",
+    "muster_group_authorization": "tests/gateway/test_gateway_on_kafka.py::"
+    "test_a_cluster_with_an_authorizer_is_refused_until_its_owner_says_so",
     "muster_node_id_base": "tests/backing/test_nodes_on_kafka.py::test_a_claim_says_what_the_settings_say",
     "muster_http_token": "tests/http/test_http_secured.py::test_all_but_probes_ask_for_the_token",
     "muster_http_token_file": "tests/http/test_http_secured.py::test_https_answers_as_http_does",

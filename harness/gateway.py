@@ -1,0 +1,67 @@
+"""A gateway for tests: one node of Muster whose log is on a real Apache Kafka, which clients reach through it.
+
+It has the interface of `kafka_broker.KafkaBroker`. What is killed or restarted is the node; its Kafka starts
+with it the first time, and ends with the context. Ready means that every group has a
+coordinator. Knows nothing of pytest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from harness.daemon import MusterDaemon
+from harness.kafka_broker import KafkaBroker
+from harness.processes import free_port, wait_until
+from harness.wire import WireClient
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+
+BROKER_ID: Final = 1
+PARTITIONS: Final = 4
+OWNED_TIMEOUT_S: Final = 60.0
+
+
+class Gateway(MusterDaemon):
+    """A node in front of a Kafka of its own; both have `config`, of which each uses what is its part."""
+
+    def __init__(self, data_dir: Path, config: Mapping[str, str] | None = None) -> None:
+        self.kafka = KafkaBroker(data_dir / "kafka", config)
+        port = free_port([self.kafka.port])
+        overrides = {
+            "muster.backing.bootstrap.servers": self.kafka.bootstrap,
+            "muster.clients": "gateway",
+            "muster.gateway.first.port": str(port - BROKER_ID),
+            "offsets.topic.num.partitions": str(PARTITIONS),
+            **(config or {}),
+        }
+        super().__init__(data_dir / "node", overrides)
+
+    def start(self) -> Self:
+        if self.kafka._process is None:
+            self.kafka.start()
+        super().start()
+        try:
+            wait_until(self._is_owned, f"{self} owns its shards", OWNED_TIMEOUT_S, self._exit_reason)
+        except Exception:
+            self.kill()
+            raise
+        return self
+
+    def __enter__(self) -> Self:
+        try:
+            return super().__enter__()
+        except Exception:
+            self.kafka.kill()
+            raise
+
+    def __exit__(self, *reason: object) -> None:
+        super().__exit__(*reason)
+        self.kafka.kill()
+
+    def _is_owned(self) -> bool:
+        """Whether groups of all shards have a coordinator: a hundred names leave none out."""
+        names = [f"group-{number}" for number in range(100)]
+        with WireClient(self.bootstrap) as client:
+            answer = client.ask(FindCoordinatorRequest(coordinator_keys=names), 4)
+        return not any(each.error_code for each in answer.coordinators)
