@@ -98,9 +98,9 @@ test-compiled: $(INSTALLED)/.installed
 test-compiled-rotation:
 	$(MAKE) test-compiled PYTEST_ARGS='--rotate 2 $(PYTEST_ARGS)'
 
-# All modules but those that take turns (tests/taking_turns.txt), of which the tree's id chooses a third; with PYTEST_ARGS
+# All modules but those that take turns (tests/taking_turns.txt), of which the tree's id chooses a sixth; with PYTEST_ARGS
 # what these ask for. Kafka's jars come first, where there is Java: fetched by a test they would count as its time.
-TURNS = $(if $(PYTEST_ARGS),,--turns 3)
+TURNS = $(if $(PYTEST_ARGS),,--turns 6)
 test: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
 	rm -rf .cache/spoken
@@ -119,6 +119,11 @@ spoken: $(VENV)/.dev
 test-backing: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
 	$(BIN)/python -m tests.backing.rounds --rounds 5
+
+# What client libraries do, through a gateway: all walks and groups, but for transactions with offsets of its groups.
+test-gateway: $(VENV)/.dev
+	$(BIN)/python -m harness.java_tools
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --target gateway tests/clients $(PYTEST_ARGS)
 
 # What takes minutes: executors that are killed, clusters of Spark, jobs over a daemon that restarts.
 test-long: $(VENV)/.dev

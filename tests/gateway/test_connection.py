@@ -149,6 +149,7 @@ async def test_a_produce_without_acks_has_no_answer_that_others_wait_for() -> No
     way.send(produce(1, acks=0), init(2))
     way.broker.answer(2, INITIALIZED, 4)
     assert way.client.answered() == [2]
+    assert not way.connection.awaits_answer
     way.send(produce(3, acks=1))
     assert way.connection.awaits_answer
 
