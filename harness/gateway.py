@@ -37,6 +37,11 @@ class Gateway(MusterDaemon):
         }
         super().__init__(data_dir / "node", overrides)
 
+    @property
+    def log_dir(self) -> Path:
+        """That of the brokers' data; a node has none."""
+        return self.data_dir.parent / "kafka" / "logs"
+
     def start(self) -> Self:
         if self.kafka._process is None:
             self.kafka.start()

@@ -91,6 +91,10 @@ class Observer:
         _from_coordinator(lambda: consumer.commit(offsets=partitions, asynchronous=False))
         consumer.close()
 
+    def has_topic(self, topic: str) -> bool:
+        """Whether the topic is there; it is not made by the question."""
+        return topic in self._admin.list_topics(timeout=TIMEOUT_S).topics
+
     def partition_count(self, topic: str) -> int:
         """The topic's number of partitions; 0 if it does not exist."""
         return len(self._admin.list_topics(topic, TIMEOUT_S).topics[topic].partitions)

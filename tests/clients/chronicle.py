@@ -22,7 +22,7 @@ from harness.observer import Observer
 from harness.processes import wait_until
 from protocol.consumer import decode_assignment
 
-OFFSETS_TOPIC = "__consumer_offsets"
+OFFSETS_TOPIC, BEHIND_GATEWAY = "__consumer_offsets", "__muster_offsets"
 HISTORY_DEADLINE_S = 20
 
 
@@ -36,8 +36,9 @@ class Generation:
 
 def generations(observer: Observer, group: str) -> list[Generation]:
     """Every generation stored with members, oldest first; again for each static member replaced."""
-    partition = partition_for(group, observer.partition_count(OFFSETS_TOPIC))
-    values = _group_metadata(observer.read(OFFSETS_TOPIC, partition), group)
+    topic = BEHIND_GATEWAY if observer.has_topic(BEHIND_GATEWAY) else OFFSETS_TOPIC
+    partition = partition_for(group, observer.partition_count(topic))
+    values = _group_metadata(observer.read(topic, partition), group)
     return [Generation(value.generation, _shares(value)) for value in values if value.members]
 
 
