@@ -26,7 +26,7 @@ MINUTES ?=
 COMMIT ?=
 ONLY ?=
 
-ALSO = compiled run-compiled wheel check format docs constraints clean demo demo-secure \
+ALSO = compiled run-compiled wheel check format docs constraints clean demo demo-secure demo-cluster \
 	spoken test-backing test-whole test-compiled test-compiled-rotation test-long test-long-rotation conformance simulation mutants mutants-rotation \
 	soak soak-backing soak-kill soak-log soak-disk soak-storms soak-migration soak-transactions \
 	fuzz-security bench bench-quick bench-quick-rotation bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed profile spark-cluster
@@ -152,6 +152,11 @@ demo: $(VENV)/.dev
 demo-secure: $(VENV)/.dev
 	$(BIN)/python -m bench.demo_secure
 
+# Three nodes before an Apache Kafka, consumers of two families, and a node that is killed (docs/cluster.md).
+demo-cluster: $(VENV)/.dev
+	$(BIN)/python -m harness.java_tools
+	$(BIN)/python -m bench.demo_cluster
+
 # A master and two workers of Spark on loopback, until Ctrl-C: its URL is what --master of the jobs wants.
 spark-cluster: $(VENV)/.dev
 	$(BIN)/python -m muster.spark.standalone --workers 2 --cores 1
@@ -258,6 +263,10 @@ bench-log: $(VENV)/.dev
 bench-throughput: $(VENV)/.dev
 	$(BIN)/python -m bench.throughput
 	$(BIN)/python -m bench.sending
+
+# What a gateway costs beside its Kafka asked directly, and what it costs a megabyte.
+bench-gateway: $(VENV)/.dev
+	$(BIN)/python -m bench.gateway
 
 # What a record costs Spark: in one process, on one worker and on two, and by the size of a history.
 bench-spark: $(VENV)/.dev

@@ -7,18 +7,20 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
 
+from coordinator.daemon.gateway import refuse_as_gateway
+from coordinator.daemon.node import refuse_what_is_not_there
 from coordinator.settings.http_listeners import HTTP_DEFAULT, http_listener
 from coordinator.settings.listeners import ListenerConfig, SecurityProtocol
 from coordinator.settings.model import Settings
 from coordinator.settings.sources import load
 from harness.daemon import MusterDaemon
 from harness.processes import free_port, wait_until
-from muster.serve import parsed_overrides
+from muster.serve import client_of, parsed_overrides
 from muster.spark import standalone
 
 ROOT = Path(__file__).parent.parent
@@ -107,6 +109,34 @@ def test_the_health_check_asks_whether_the_daemon_is_ready(services: dict[str, A
         wait_until(
             lambda: not subprocess.run(here, stderr=subprocess.DEVNULL, check=False).returncode, "ready", 30
         )
+
+
+NODES: Final = {f"muster-node-{number}": number for number in (1, 2, 3)}
+"""The nodes of the profile "cluster", with their ids."""
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_each_node_of_the_cluster_is_a_gateway_that_the_host_reaches(
+    services: dict[str, Any], name: str
+) -> None:
+    """Its listener and the port of the one broker are published under the numbers that clients hear."""
+    service, kafka = services[name], services["kafka"]["environment"]
+    loaded = load(parsed_overrides(service["command"]))
+    assert not loaded.ignored
+    backing = client_of(loaded.backing)
+    assert backing is not None
+    settings = loaded.settings
+    refuse_what_is_not_there(settings)
+    refuse_as_gateway(settings, "PLAINTEXT" if backing.is_plaintext else "SSL")
+    assert backing.bootstrap == kafka["KAFKA_ADVERTISED_LISTENERS"].removeprefix("PLAINTEXT://")
+    assert (settings.muster_clients, settings.node_id) == ("gateway", NODES[name])
+    (endpoint,) = settings.endpoints
+    assert (endpoint.host, endpoint.advertised_host) == ("", "localhost")
+    ports = [endpoint.port, settings.muster_gateway_first_port + int(kafka["KAFKA_NODE_ID"])]
+    assert service["ports"] == [f"127.0.0.1:{port}:{port}" for port in ports]
+    assert f"('127.0.0.1', {endpoint.port})" in service["healthcheck"]["test"][-1]
+    assert service["profiles"] == services["kafka"]["profiles"] == ["cluster"]
+    assert service["depends_on"] == {"kafka": {"condition": "service_healthy"}}
 
 
 def test_spark_runs_in_a_profile_and_waits_for_a_healthy_daemon_and_its_workers(
