@@ -27,9 +27,9 @@ COMMIT ?=
 ONLY ?=
 
 ALSO = compiled run-compiled wheel check format docs constraints clean demo demo-secure demo-cluster \
-	spoken test-backing test-whole test-compiled test-compiled-rotation test-long test-long-rotation conformance simulation mutants mutants-rotation \
+	spoken test-backing test-gateway test-whole test-compiled test-compiled-rotation test-long test-long-rotation conformance simulation mutants mutants-rotation \
 	soak soak-backing soak-kill soak-log soak-disk soak-storms soak-migration soak-transactions \
-	fuzz-security bench bench-quick bench-quick-rotation bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed profile spark-cluster
+	fuzz-security bench bench-quick bench-quick-rotation bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed bench-gateway profile spark-cluster
 .PHONY: help run test always $(ALSO)
 
 help:

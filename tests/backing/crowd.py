@@ -20,7 +20,7 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.backing.node_processes import NOT_NOW, commit_request, fetch_request
+from tests.backing.node_processes import NO_OFFSETS_NOW, NOT_NOW, commit_request, fetch_request
 
 ANSWER_S = 2.0
 """So long a client waits for an answer before it looks for another node."""
@@ -199,7 +199,7 @@ class Reader(Client):
             if error is ErrorCode.NONE:
                 found = [each.committed_offset for topic in answer.topics for each in topic.partitions]
                 self._judge(group, node, found[0] if found else 0, known[group])
-            elif error not in NOT_NOW:
+            elif error not in NO_OFFSETS_NOW:
                 self.record.problems.append(f"a read of {group} was answered {error.name}")
 
     def _judge(self, group: str, node: Node, offset: int, known: int) -> None:

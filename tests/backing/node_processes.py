@@ -30,6 +30,8 @@ NOT_NOW = (
     ErrorCode.NOT_COORDINATOR,
 )
 """What a node answers that does not have the shard, or not yet: clients look for another."""
+NO_OFFSETS_NOW = tuple(error for error in NOT_NOW if error is not ErrorCode.COORDINATOR_NOT_AVAILABLE)
+"""Of these what it answers to OffsetFetch: clients take the third for fatal there (docs/kafka.md 2.1)."""
 
 
 def node(
