@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from coordinator.settings.backing import BOOTSTRAP, PREFIX
+from coordinator.settings.backing import BOOTSTRAP, GATEWAY, PREFIX
 from coordinator.settings.http_listeners import http_listener
 from coordinator.settings.model import Settings
 from coordinator.settings.sources import LoadedSettings, SettingsError, load
@@ -51,6 +51,10 @@ def serve_command(arguments: Sequence[str], started_s: float, hangup: HeldHangup
     try:
         loaded = load(overrides_of(flags), os.environ, flags.config)
         backing = client_of(loaded.backing)
+        if backing is None and loaded.settings.muster_clients == GATEWAY:
+            raise SettingsError(
+                [f"muster.clients={GATEWAY} needs {BOOTSTRAP}: the brokers that clients reach"]
+            )
     except SettingsError as error:
         for problem in error.problems:
             say(problem)

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError
+from coordinator.backing.kafka.node_group import GROUP_PREFIX
 from coordinator.gateway.addresses import Addresses, Place
 from coordinator.gateway.allowed import HIDDEN_FEATURES
 from coordinator.gateway.connection import BrokerPortConnection
@@ -21,6 +22,7 @@ from coordinator.server.api_table import Api, api_table
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
 from coordinator.server.server import Server, listen_for
+from coordinator.settings.backing import GATEWAY
 from coordinator.settings.listeners import ListenerConfig, SecurityProtocol
 from coordinator.settings.model import Settings
 from coordinator.settings.unusable import UnusableSettings
@@ -29,11 +31,14 @@ from coordinator.topics.placement import Placement
 from protocol.errors import ErrorCode
 from protocol.messages.acls import DescribeAclsRequest, DescribeAclsResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
-GATEWAY: Final = "gateway"
 _ANY: Final = 1
 """The kind of resource, pattern, operation and permission that stands for all."""
 
+SHOWN_GROUPS: Final = 5
+_COORDINATED: Final = ("", "classic", "consumer")
+"""The types of groups that are coordinated here; brokers before 3.8 name none."""
 REFUSED_REMEMBERED: Final = 1_000
 """Groups whose transactions were refused are logged once."""
 
@@ -67,6 +72,7 @@ def refuse_as_gateway(settings: Settings, security_protocol: str) -> None:
 async def look_behind(cluster: BackingCluster, settings: Settings) -> Behind:
     """What the gateway goes by. Raises BackingError, also for a cluster whose rights it would undermine."""
     await _check_authorizer(cluster, settings)
+    await _check_groups(cluster, settings)
     answers = [await _api_versions(cluster, broker_id) for broker_id in cluster.node_ids]
     versions = _common(
         [{row.api_key: (row.min_version, row.max_version) for row in each.api_keys} for each in answers]
@@ -117,6 +123,28 @@ async def _check_authorizer(cluster: BackingCluster, settings: Settings) -> None
     )
 
 
+def included(settings: Settings) -> Callable[[str], bool]:
+    """Whether a group has its coordinator here."""
+    matches = re.compile(settings.muster_groups_include, re.DOTALL).fullmatch
+    return lambda group_id: matches(group_id) is not None
+
+
+async def _check_groups(cluster: BackingCluster, settings: Settings) -> None:
+    """Groups that the brokers have would begin anew here, and skip or repeat what they have read."""
+    is_ours, found = included(settings), set()
+    for broker_id in cluster.node_ids:
+        answer: ListGroupsResponse = await cluster.ask(broker_id, ListGroupsRequest())
+        found |= {group.group_id for group in answer.groups if group.group_type in _COORDINATED}
+    theirs = sorted(each for each in found if is_ours(each) and not each.startswith(GROUP_PREFIX))
+    if theirs:
+        more = f" and {len(theirs) - SHOWN_GROUPS} more" if len(theirs) > SHOWN_GROUPS else ""
+        raise BackingError(
+            f"the brokers have groups that muster.groups.include={settings.muster_groups_include} would have "
+            f"here, without their offsets: {', '.join(theirs[:SHOWN_GROUPS])}{more}; leave them out, or delete "
+            "them there"
+        )
+
+
 class Gateway:
     """The front door of one node; `server` is asked once it is there."""
 
@@ -131,14 +159,11 @@ class Gateway:
         self._listener = settings.endpoints[0]
         self._behind = behind
         self._server = server
-        self.ports = Ports(self._open_port, settings.muster_gateway_first_port)
+        self.ports = Ports(self._open_port, settings.muster_gateway_first_port, behind.brokers)
         addresses = Addresses(self.ports, placement, self._listener.name)
-        matches = re.compile(settings.muster_groups_include).fullmatch
-        self._front = Front(
-            find, lambda group_id: matches(group_id) is not None, addresses, self._listener.name
-        )
+        self._front = Front(find, included(settings), addresses, self._listener.name)
         self._front.on_refused_transaction = self._on_refused
-        self._own = OwnPort(self._front, self.ports, behind.versions)
+        self._own = OwnPort(self._front, self.ports, behind.versions, lambda: server().memory_pool)
         self._refused: dict[str, None] = {}
 
     def table(self, groups: GroupApis) -> dict[int, Api]:
@@ -155,7 +180,7 @@ class Gateway:
     async def open(self) -> None:
         """Open the ports of all brokers. Raises BindError."""
         self._server().on_closed.append(self._own.on_closed)
-        await self.ports.open(self._behind.brokers)
+        await self.ports.open()
 
     async def _open_port(self, broker_id: int, port: int) -> tuple[str, int]:
         own = self._listener

@@ -32,7 +32,7 @@ from coordinator.backing.shards.backed_log import BackedLog, Room
 from coordinator.backing.shards.backed_shard import BackedFlusher, BackedShard
 from coordinator.backing.states import FOLLOWING
 from coordinator.daemon.daemon import LAST_ANSWERS_S, READER_THREADS, StartupError
-from coordinator.daemon.gateway import GATEWAY, Behind, Gateway, look_behind, refuse_as_gateway
+from coordinator.daemon.gateway import Behind, Gateway, look_behind, refuse_as_gateway
 from coordinator.daemon.node_apis import NodeApis
 from coordinator.daemon.routing import Routing
 from coordinator.effects import HistoryRow
@@ -52,7 +52,7 @@ from coordinator.server.descriptors import raise_limit
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
 from coordinator.server.server import BindError, Server
-from coordinator.settings.backing import NODE_ID_MAX, PREFIX
+from coordinator.settings.backing import GATEWAY, NODE_ID_MAX, PREFIX
 from coordinator.settings.group_kinds import CONSUMER
 from coordinator.settings.listeners import SecurityProtocol
 from coordinator.settings.model import Settings
@@ -287,9 +287,9 @@ class Node:
             )
         )
         try:
+            await self.server.listen(self._settings.endpoints)
             if self._gateway is not None:
                 await self._gateway.open()
-            await self.server.listen(self._settings.endpoints)
         except BindError as error:
             raise StartupError(str(error)) from error
         self._collector.start()

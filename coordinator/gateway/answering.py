@@ -33,6 +33,7 @@ class Answers:
         self._to_client = to_client
         self._on_room = on_room
         self._expected: deque[Expected] = deque()
+        self._ready_bytes = 0
         self._stream = Stream(self._judge, to_client, self._on_whole, self._on_passed)
 
     @property
@@ -46,9 +47,9 @@ class Answers:
         return bool(self._expected)
 
     @property
-    def kept_bytes(self) -> int:
-        """How much is kept of answers that are not whole."""
-        return self._stream.kept_bytes
+    def held_bytes(self) -> int:
+        """How much is held of answers that are not whole, or whose turn it is not."""
+        return self._stream.kept_bytes + self._ready_bytes
 
     def expect(self, rewrite: Callable[[bytes], bytes] | None = None) -> None:
         """The broker will answer; `rewrite` makes the client's answer, with its size, of its without."""
@@ -57,6 +58,7 @@ class Answers:
     def add(self, ready: bytes) -> None:
         """Send an answer once those before it are sent."""
         self._expected.append(Expected(ready=ready))
+        self._ready_bytes += len(ready)
         self._send_ready()
 
     def feed(self, data: bytes) -> None:
@@ -93,4 +95,5 @@ class Answers:
     def _send_ready(self) -> None:
         while self._expected and (ready := self._expected[0].ready) is not None:
             self._expected.popleft()
+            self._ready_bytes -= len(ready)
             self._to_client(ready)

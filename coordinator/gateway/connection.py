@@ -17,7 +17,7 @@ import structlog
 from coordinator.gateway.allowed import API_VERSIONS, PRODUCE, Way, is_allowed, way_of
 from coordinator.gateway.answering import Answers
 from coordinator.gateway.front import Answered, Front, PassedOn
-from coordinator.gateway.heads import HEAD, SIZE, Head, acks_of, head_at
+from coordinator.gateway.heads import HEAD, SIZE, Head, acks_of, head_at, with_client_id
 from coordinator.gateway.stream import Stream, Verdict
 from coordinator.runtime.tasks import spawn
 from coordinator.server.connection_host import ConnectionHost
@@ -29,6 +29,11 @@ from protocol.messages import REQUESTS, RESPONSES
 
 READ_BYTES_MAX: Final = 1 << 20
 """Of a request that is read; those that name groups, topics or keys have a few kilobytes."""
+PRODUCE_HEAD_BYTES_MAX: Final = 70_000
+"""Before the acks of a Produce there are two texts of at most 32 KiB each."""
+CONNECT_TIMEOUT_S: Final = 10.0
+FLUSH_TIMEOUT_S: Final = 5.0
+"""How long a broker may take for what a client has sent that is gone."""
 BUFFER_BYTES: Final = 1 << 18
 """Bytes that may wait to be written on either side before the other is not read."""
 UNSUPPORTED_VERSION_BYTES: Final = (
@@ -86,19 +91,26 @@ class BrokerPortConnection(asyncio.Protocol):
 
     async def _connect(self) -> None:
         try:
-            await self._to_broker.connect(self._broker_id, partial(BrokerEnd, self))
-        except OSError as error:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._to_broker.connect(self._broker_id, partial(BrokerEnd, self))
+        except OSError as error:  # A TimeoutError is one.
             log.info("broker not reached", broker_id=self._broker_id, peer=self.peer, reason=str(error))
             self.abort()
 
     def data_received(self, data: bytes) -> None:
+        self._take(lambda: self._requests.feed(data))
+
+    def _take(self, feed: Callable[[], None]) -> None:
+        """Look at requests; what cannot be one ends the connection."""
         try:
-            self._requests.feed(data)
-        except DecodeError as error:
+            feed()
+        except (DecodeError, EncodeError) as error:
             self.refuse(str(error))
         self._count_held()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._client is not None:
+            self._host.slow_readers.remove(self._client)
         self._client = None
         self._end()
         self._host.memory_pool.release(self._held_bytes)
@@ -106,12 +118,13 @@ class BrokerPortConnection(asyncio.Protocol):
         self._host.on_disconnected(self)
 
     def pause_writing(self) -> None:
-        """The client does not read: nothing more is taken from the broker for it."""
+        """The client does not read: nothing more is taken from it, nor from the broker for it."""
         self._is_unread = True
         assert self._client is not None
         self._host.slow_readers.add(self._client)
         if self._broker is not None:
             self._broker.pause_reading()
+        self._maybe_read()
 
     def resume_writing(self) -> None:
         self._is_unread = False
@@ -119,6 +132,7 @@ class BrokerPortConnection(asyncio.Protocol):
             self._host.slow_readers.remove(self._client)
         if self._broker is not None:
             self._broker.resume_reading()
+        self._on_room()
 
     # Requests.
 
@@ -128,7 +142,7 @@ class BrokerPortConnection(asyncio.Protocol):
             raise DecodeError(
                 f"frame of {size} bytes; allowed are {HEAD.size} to {self._host.max_request_bytes}"
             )
-        if self._broker is None or self._answers.is_full:
+        if not self._may_take:
             self._maybe_read()
             return Verdict.WAIT
         if start + HEAD.size > len(data):
@@ -152,7 +166,7 @@ class BrokerPortConnection(asyncio.Protocol):
         try:
             acks = acks_of(frame, head_at(frame, start))
         except DecodeError:
-            if stop <= len(data) or len(data) - start > READ_BYTES_MAX:
+            if stop <= len(data) or len(data) - start > PRODUCE_HEAD_BYTES_MAX:
                 raise
             return Verdict.MORE
         self._pass_request(is_answered=acks != 0)
@@ -184,9 +198,8 @@ class BrokerPortConnection(asyncio.Protocol):
         elif treated.request is request:
             self._ask(frame, head, treated)
         else:
-            client_id = head.client_id.decode(errors="replace")
-            asked = encode_request(treated.request, head.version, head.correlation_id, client_id)
-            self._ask(asked[SIZE.size :], head, treated)
+            asked = encode_request(treated.request, head.version, head.correlation_id, None)
+            self._ask(with_client_id(asked[SIZE.size :], head), head, treated)
 
     def _ask(self, frame: bytes, head: Head, passed_on: PassedOn | Answered) -> None:
         assert isinstance(passed_on, PassedOn)
@@ -205,23 +218,29 @@ class BrokerPortConnection(asyncio.Protocol):
             broker.abort()
             return
         self._broker = broker
-        self._is_broker_busy = False
         broker.set_write_buffer_limits(high=BUFFER_BYTES)
+        self._is_broker_busy = False
         self._go_on()
 
     def on_broker_busy(self, is_busy: bool) -> None:
         """The broker does not read, or does again."""
         self._is_broker_busy = is_busy
         self._maybe_read()
+        self._count_held()
+
+    @property
+    def _may_take(self) -> bool:
+        """Whether another request may be looked at."""
+        return self._broker is not None and not (self._answers.is_full or self._is_unread)
 
     def _maybe_read(self) -> None:
         """Read from the client exactly while what it sends can go on."""
         if self._client is None or not self.is_open:
             return
-        if self._is_broker_busy or self._is_ending or self._answers.is_full:
-            self._client.pause_reading()
-        else:
+        if self._may_take and not (self._is_broker_busy or self._is_ending):
             self._client.resume_reading()
+        else:
+            self._client.pause_reading()
 
     def on_answers(self, data: bytes) -> None:
         try:
@@ -234,6 +253,8 @@ class BrokerPortConnection(asyncio.Protocol):
     def _to_client(self, data: Buffer) -> None:
         if self._client is not None:
             self._client.write(data)
+            if self._is_unread:
+                self._host.slow_readers.add(self._client)
 
     def _on_room(self) -> None:
         self._host.call_soon(self._go_on)
@@ -242,14 +263,13 @@ class BrokerPortConnection(asyncio.Protocol):
         if not self.is_open:
             return
         self._maybe_read()
-        try:
-            self._requests.go_on()
-        except DecodeError as error:
-            self.refuse(str(error))
+        self._take(self._requests.go_on)
 
     def _count_held(self) -> None:
-        """Count what is kept of both directions among the memory of all connections."""
-        held_bytes = self._requests.kept_bytes + self._answers.kept_bytes if self.is_open else 0
+        """Count what is held of both directions among the memory of all connections."""
+        held_bytes = self._requests.kept_bytes + self._answers.held_bytes if self.is_open else 0
+        if self._broker is not None:
+            held_bytes += self._broker.get_write_buffer_size()
         pool, more_bytes = self._host.memory_pool, held_bytes - self._held_bytes
         self._held_bytes = held_bytes
         if more_bytes < 0:
@@ -263,8 +283,8 @@ class BrokerPortConnection(asyncio.Protocol):
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether a request is unanswered: then the connection is not idle."""
-        return self._answers.are_awaited
+        """Whether a whole request is unanswered, and not for want of a client that reads."""
+        return self._answers.are_awaited and not (self._requests.is_amid_frame or self._is_unread)
 
     def refuse(self, reason: str) -> None:
         """Close the connection of a client that sent what may not pass."""
@@ -284,16 +304,17 @@ class BrokerPortConnection(asyncio.Protocol):
             self.close()
 
     def stop_reading(self) -> None:
-        """Take no more requests; those that went on are still answered."""
+        """Take no more requests; those that went on are answered until the connection is closed."""
         self._is_ending = True
         self._maybe_read()
 
     def abort(self) -> None:
         """Close now and drop what was not sent."""
-        client = self._client
+        client, broker = self._client, self._broker
         self._end()
-        if client is not None:
-            client.abort()
+        for each in (client, broker):
+            if each is not None:
+                each.abort()
 
     def close(self) -> None:
         """Close once the answers that came so far are sent."""
@@ -306,12 +327,12 @@ class BrokerPortConnection(asyncio.Protocol):
         self.is_open = False
         self._requests.is_over = True
         self._answers.end()
-        if self._client is not None:
-            self._host.slow_readers.remove(self._client)
         if self._connecting is not None:
             self._connecting.cancel()
         if self._broker is not None:
-            self._broker.abort()
+            # What the client has sent still goes: without acks nobody would send it again.
+            self._broker.close()
+            asyncio.get_running_loop().call_later(FLUSH_TIMEOUT_S, self._broker.abort)
             self._broker = None
 
 

@@ -43,6 +43,13 @@ def head_at(frame: Buffer, start: int) -> Head:
     return Head(key, version, correlation_id, bytes(frame[begin:end]), end)
 
 
+def with_client_id(frame: bytes, head: Head) -> bytes:
+    """A request without a client id, as the client of `head` sends it; both without their sizes."""
+    key, version, correlation_id, _ = HEAD.unpack_from(frame)
+    begin = HEAD.pack(key, version, correlation_id, len(head.client_id))
+    return begin + head.client_id + frame[HEAD.size :]
+
+
 def acks_of(frame: Buffer, head: Head) -> int:
     """The `acks` of a Produce request, which is without an answer if they are 0. Raises DecodeError."""
     position = head.end

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from coordinator.gateway.allowed import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
     DESCRIBE_LOG_DIRS,
+    FETCH,
     FIND_COORDINATOR,
     LIST_GROUPS,
     LIST_TRANSACTIONS,
@@ -31,22 +32,27 @@ from coordinator.gateway.allowed import (
     TXN_OFFSET_COMMIT,
 )
 from coordinator.gateway.answering import ANSWER_BYTES_MAX
+from coordinator.gateway.connection import CONNECT_TIMEOUT_S
 from coordinator.gateway.front import Answered, Front, groups_of
-from coordinator.gateway.heads import HEAD, SIZE, acks_of, head_at
+from coordinator.gateway.heads import HEAD, SIZE, Head, with_client_id
 from coordinator.runtime.tasks import spawn
 from coordinator.server.api_table import Api, Handler
 from coordinator.server.connection import Connection
 from coordinator.server.decoding import RawRequest
+from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepare
 from protocol.error_responses import error_response
-from protocol.errors import DecodeError, ErrorCode
+from protocol.errors import DecodeError, EncodeError, ErrorCode
 from protocol.framing import decode_response, encode_request
 from protocol.messages import RESPONSES
 from protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from protocol.messages.list_transactions import ListTransactionsResponse
 
 log = structlog.get_logger("muster.gateway")
+
+ANSWER_TIMEOUT_S: Final = 120.0
+"""For a request: administrators give theirs a minute."""
 
 _READ_HERE: Final = frozenset({METADATA, FIND_COORDINATOR, ADD_OFFSETS_TO_TXN, DESCRIBE_CLUSTER})
 
@@ -61,6 +67,26 @@ class ToAnyBroker(Protocol):
         """Connect to the broker. Raises OSError."""
 
 
+class Counted:
+    """Bytes that one request takes of the memory of all connections."""
+
+    def __init__(self, pool: MemoryPool) -> None:
+        self._pool = pool
+        self._bytes = 0
+
+    def take(self, size_bytes: int) -> None:
+        """Take so much more. Raises OSError if there is no room for it."""
+        if self._pool.is_full:
+            raise OSError("the memory for requests is full")
+        self._pool.take(size_bytes)
+        self._bytes += size_bytes
+
+    def release(self) -> None:
+        """Give it back."""
+        self._pool.release(self._bytes)
+        self._bytes = 0
+
+
 class Link:
     """The connection to a broker that belongs to one client's connection: one request at a time."""
 
@@ -69,21 +95,38 @@ class Link:
         self._turn = asyncio.Lock()
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self._is_closed = False
+        self._asking: set[asyncio.Task[None]] = set()
 
-    async def ask(self, frame: bytes) -> bytes:
-        """Send a request and return the answer, without their sizes. Raises OSError, EOFError, DecodeError."""
-        async with self._turn:
-            if self._writer is None:
+    def begin(self, asking: Coroutine[object, object, None]) -> None:
+        """Do what asks a request, until the client has gone."""
+        task = spawn(asking)
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def ask(self, frame: bytes, on_size: Callable[[int], None]) -> bytes:
+        """Send a request and return the answer, without their sizes; `on_size` hears how large that will be.
+
+        Raises OSError, EOFError, DecodeError.
+        """
+        async with self._turn, asyncio.timeout(ANSWER_TIMEOUT_S):
+            if self._writer is None or self._is_gone:
                 await self._connect()
             assert self._writer is not None
             assert self._reader is not None
-            self._writer.write(SIZE.pack(len(frame)) + frame)
+            self._writer.writelines([SIZE.pack(len(frame)), frame])
             await self._writer.drain()
             (size,) = SIZE.unpack(await self._reader.readexactly(SIZE.size))
             if not 0 < size <= ANSWER_BYTES_MAX:
                 raise DecodeError(f"an answer of {size} bytes")
+            on_size(size)
             return await self._reader.readexactly(size)
+
+    @property
+    def _is_gone(self) -> bool:
+        """Whether the broker has closed the connection: it was restarted, or nothing was asked for long."""
+        assert self._writer is not None
+        assert self._reader is not None
+        return self._reader.at_eof() or self._writer.is_closing()
 
     async def _connect(self) -> None:
         """To any broker that is there."""
@@ -98,15 +141,16 @@ class Link:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-        transport = await self._to_broker.connect(broker_id, lambda: protocol)
-        if self._is_closed:
-            transport.abort()
-            raise EOFError("the client has gone")
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            transport = await self._to_broker.connect(broker_id, lambda: protocol)
+        if self._writer is not None:
+            self._writer.transport.abort()
         self._reader, self._writer = reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     def close(self) -> None:
         """End what is asked, too."""
-        self._is_closed = True
+        for task in self._asking:
+            task.cancel()
         if self._writer is not None:
             self._writer.transport.abort()
 
@@ -114,10 +158,17 @@ class Link:
 class OwnPort:
     """The handlers of what a node passes on; `groups` are those of the coordinator's own APIs."""
 
-    def __init__(self, front: Front, to_broker: ToAnyBroker, versions: Mapping[int, tuple[int, int]]) -> None:
-        """`versions` are those that all brokers serve, by API key."""
+    def __init__(
+        self,
+        front: Front,
+        to_broker: ToAnyBroker,
+        versions: Mapping[int, tuple[int, int]],
+        pool: Callable[[], MemoryPool],
+    ) -> None:
+        """`versions` are those that all brokers serve, by API key; `pool` has the memory of all connections."""
         self._front = front
         self._to_broker = to_broker
+        self._pool = pool
         self.versions = {
             key: (max(lowest, own[0]), min(highest, own[1]))
             for key, own in ALLOWED.items()
@@ -137,6 +188,7 @@ class OwnPort:
         handlers[TXN_OFFSET_COMMIT] = self.refuse_transaction
         handlers |= dict.fromkeys(self.versions, self.pass_on)
         handlers |= dict.fromkeys(_READ_HERE, self.read)
+        handlers |= dict.fromkeys((PRODUCE, FETCH), self.refuse_data)
         handlers[DESCRIBE_LOG_DIRS] = lambda _, pending: pending.reply(DescribeLogDirsResponse())
         handlers[LIST_TRANSACTIONS] = lambda _, pending: pending.reply(ListTransactionsResponse())
         return handlers
@@ -149,7 +201,8 @@ class OwnPort:
         """Have the API table serve the versions that all brokers do, and not decode what is passed on."""
         for key, row in table.items():
             lowest, highest = self.versions.get(key) or ALLOWED.get(key, (row.min_version, row.max_version))
-            request_class = RawRequest if row.handle == self.pass_on else row.request_class
+            is_raw = row.handle in (self.pass_on, self.refuse_data)
+            request_class = RawRequest if is_raw else row.request_class
             lowest = max(lowest, row.min_version)  # Produce's may be higher than what is reported.
             table[key] = replace(row, min_version=lowest, max_version=highest, request_class=request_class)
 
@@ -165,9 +218,16 @@ class OwnPort:
 
     def refuse_transaction(self, request: Any, pending: Pending) -> None:
         """TxnOffsetCommit (key 28): transactions do not reach the offsets of our groups yet."""
+        if not self._front.is_ours(request.group_id):
+            pending.reply(error_response(request, ErrorCode.NOT_COORDINATOR, pending.api_version))
+            return
         self._front.on_refused_transaction(request.transactional_id, request.group_id)
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         pending.reply(error_response(request, error, pending.api_version))
+
+    def refuse_data(self, request: RawRequest, pending: Pending) -> None:
+        """Produce and Fetch (keys 0, 1): nothing has its leader here, and no client was told that it has."""
+        pending.drop("data goes to the ports of the brokers")
 
     def read(self, request: Any, pending: Pending) -> None:
         """What the gateway answers itself, or whose answer it changes."""
@@ -175,54 +235,48 @@ class OwnPort:
         if isinstance(treated, Answered):
             pending.reply(treated.response)
             return
-        version = pending.api_version
-        frame = encode_request(treated.request, version, pending.correlation_id, pending.client_id)
-        rewrite, response_class = treated.rewrite, RESPONSES[_key_of(frame)]
+        version, rewrite = pending.api_version, treated.rewrite
+        frame = encode_request(treated.request, version, pending.correlation_id, None)
+        response_class = RESPONSES[HEAD.unpack_from(frame, SIZE.size)[0]]
 
         def answer(frame: bytes) -> None:
             _, response = decode_response(response_class, version, frame)
             pending.reply(rewrite(response))
 
-        spawn(self._ask(frame[SIZE.size :], pending, answer))
+        self._begin(frame[SIZE.size :], pending, answer)
 
     def pass_on(self, request: RawRequest, pending: Pending) -> None:
         """Any other request. What only a leader can do, a broker that is none refuses."""
-        name = pending.client_id.encode()
-        head = HEAD.pack(request.api_key, pending.api_version, pending.correlation_id, len(name))
-        frame = head + name + request.body
-        if request.api_key == PRODUCE and not self._is_answered(frame, pending):
+        head = HEAD.pack(request.api_key, pending.api_version, pending.correlation_id, -1)
+        self._begin(head + request.body, pending, pending.reply_framed)
+
+    def _begin(self, frame: bytes, pending: Pending, answer: Callable[[bytes], None]) -> None:
+        """Ask a broker, in a task that ends with the client's connection."""
+        if not pending.is_open:
             return
-        spawn(self._ask(frame, pending, pending.reply_framed))
-
-    def _is_answered(self, frame: bytes, pending: Pending) -> bool:
-        """Whether a Produce has an answer; one without is dropped, as its client could not be told of an error."""
-        try:
-            if acks_of(frame, head_at(frame, 0)) != 0:
-                return True
-            pending.drop("acks=0: nothing has its leader here")
-        except DecodeError as error:
-            pending.drop(str(error))
-        return False
-
-    async def _ask(self, frame: bytes, pending: Pending, answer: Callable[[bytes], None]) -> None:
-        connection = pending.connection
-        link = self._links.get(connection)
+        link = self._links.get(pending.connection)
         if link is None:
-            link = self._links[connection] = Link(self._to_broker)
+            link = self._links[pending.connection] = Link(self._to_broker)
+        head = Head(*HEAD.unpack_from(frame)[:3], pending.client_id.encode(), HEAD.size)
+        link.begin(self._ask(link, with_client_id(frame, head), pending, answer))
+
+    async def _ask(self, link: Link, frame: bytes, pending: Pending, answer: Callable[[bytes], None]) -> None:
+        """Ask, answer the client or close its connection; the memory of both is counted meanwhile."""
+        counted = Counted(self._pool())
         try:
-            got = await link.ask(frame)
+            counted.take(len(frame))
+            got = await link.ask(frame, counted.take)
             if pending.is_open:
                 answer(got)
-        except (OSError, EOFError, DecodeError) as error:
+        except (OSError, EOFError, DecodeError, EncodeError, RuntimeError) as error:
+            # uvloop raises a RuntimeError where a connection was reset that is written to.
             if pending.is_open:
                 pending.drop(f"no broker has answered: {str(error) or type(error).__name__}")
+        finally:
+            counted.release()
 
     def on_closed(self, connection: Connection) -> None:
         """The client has gone."""
         link = self._links.pop(connection, None)
         if link is not None:
             link.close()
-
-
-def _key_of(frame: bytes) -> int:
-    return int.from_bytes(frame[SIZE.size : SIZE.size + 2], "big")

@@ -26,29 +26,28 @@ OpenPort = Callable[[int, int], Awaitable[tuple[str, int]]]
 class Ports:
     """Knows the brokers, and has a port opened for each. All methods run on the event-loop thread."""
 
-    def __init__(self, open_port: OpenPort, first_port: int) -> None:
-        """With a `first_port` of 0 brokers get any free ports."""
+    def __init__(self, open_port: OpenPort, first_port: int, brokers: Iterable[Place]) -> None:
+        """With a `first_port` of 0 brokers get any free ports; `open` opens those of `brokers`."""
         self._open_port = open_port
         self._first_port = first_port
-        self._brokers: dict[int, Place] = {}
+        self._brokers = {broker.node_id: broker for broker in brokers}
         self._places: dict[int, tuple[str, int]] = {}
-        self._opening: dict[int, asyncio.Task[None]] = {}
+        self._opening = set(self._brokers)
         self._complained: set[int] = set()
 
-    async def open(self, brokers: Iterable[Place]) -> None:
-        """Know the brokers, and open a port for each. Raises BindError."""
-        for broker in brokers:
-            self._brokers[broker.node_id] = broker
-            self._places[broker.node_id] = await self._open_port(
-                broker.node_id, self._port_of(broker.node_id)
-            )
+    async def open(self) -> None:
+        """Open a port for each broker that is known. Raises BindError."""
+        for broker_id in sorted(self._opening):
+            self._places[broker_id] = await self._open_port(broker_id, self._port_of(broker_id))
+            self._opening.discard(broker_id)
 
     def learn(self, brokers: Iterable[Place]) -> None:
         """Know where the brokers are now; one that is new has its port soon."""
         for broker in brokers:
             self._brokers[broker.node_id] = broker
             if broker.node_id not in self._places and broker.node_id not in self._opening:
-                self._opening[broker.node_id] = spawn(self._open_later(broker.node_id))
+                self._opening.add(broker.node_id)
+                spawn(self._open_later(broker.node_id))
 
     def place_of(self, broker_id: int) -> tuple[str, int] | None:
         """Host and port for clients; None for a broker without a port."""
@@ -83,4 +82,4 @@ class Ports:
                 self._complained.add(broker_id)
                 log.error("clients cannot reach a broker", broker_id=broker_id, reason=str(error))
         finally:
-            del self._opening[broker_id]
+            self._opening.discard(broker_id)

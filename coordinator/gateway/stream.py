@@ -57,12 +57,19 @@ class Stream:
         """Set by who wants to be called no more."""
 
     @property
+    def is_amid_frame(self) -> bool:
+        """Whether a frame has begun and not ended."""
+        return bool(self._left_bytes or self._kept)
+
+    @property
     def kept_bytes(self) -> int:
         """How much is kept here."""
         return len(self._kept)
 
     def feed(self, data: bytes) -> None:
         """Take received bytes. Raises DecodeError for a frame that cannot be one."""
+        if self.is_over:
+            return
         if self._kept or self._is_waiting:
             self._kept += data
             if self._is_waiting or len(self._kept) < self._needed_bytes:
@@ -120,5 +127,7 @@ class Stream:
             self._whole(data[start:stop])
             return stop
         self._is_waiting = verdict is Verdict.WAIT
-        self._needed_bytes = stop - position if verdict is Verdict.KEEP else len(data) - position + 1
+        # First bytes are looked at anew when they have doubled: a peer may send them one by one.
+        there = len(data) - position
+        self._needed_bytes = stop - position if verdict is Verdict.KEEP else min(stop - position, 2 * there)
         return None

@@ -16,6 +16,7 @@ from coordinator.settings.types import Choice, NonBlank, Regex, Whole
 
 PREFIX: Final = "muster.backing."
 BOOTSTRAP: Final = PREFIX + "bootstrap.servers"
+GATEWAY: Final = "gateway"
 NODE_ID_MAX: Final = 2**31 - 1
 
 
@@ -38,7 +39,7 @@ class BackingSettings(BaseModel):
         1_000_000,
         description="Likewise: what is added to node.id for the id that clients see. Above all ids of brokers.",
     )
-    muster_clients: Annotated[str, Choice(("delegated", "gateway"))] = Field(
+    muster_clients: Annotated[str, Choice(("delegated", GATEWAY))] = Field(
         "delegated",
         description="Likewise: how clients come here. `delegated`: who answers FindCoordinator for them sends "
         "them; `gateway`: they bootstrap here, and reach the brokers of that cluster through this node.",

@@ -11,10 +11,18 @@ from tests.server.test_connection import FakeTransport
 
 
 class BrokerTransport(FakeTransport):
-    """The broker's socket, which can be full."""
+    """The broker's socket: one that is closed still sends what was written, one that is aborted does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_aborted = False
 
     def is_closing(self) -> bool:
         return self.is_closed
+
+    def abort(self) -> None:
+        super().abort()
+        self.is_aborted = True
 
 
 class Broker:

@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 
 from coordinator.gateway import answering
+from coordinator.gateway import connection as module
 from coordinator.gateway.answering import UNANSWERED_MAX
-from coordinator.gateway.connection import READ_BYTES_MAX, BrokerPortConnection
+from coordinator.gateway.connection import (
+    PRODUCE_HEAD_BYTES_MAX,
+    READ_BYTES_MAX,
+    BrokerPortConnection,
+)
 from protocol.errors import ErrorCode
 from protocol.framing import decode_response, encode_request, response_frame
 from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -218,6 +223,124 @@ async def test_neither_side_is_read_while_the_other_does_not_read() -> None:
     way.connection.resume_writing()
     assert way.broker.transport.is_reading()
     assert way.server.slow_readers.count == 0
+
+
+@pytest.mark.asyncio
+async def test_a_client_that_does_not_read_is_asked_for_nothing_more_whoever_would_answer() -> None:
+    way = await Way().open()
+    way.connection.pause_writing()
+    assert not way.client.is_reading()
+    way.send(heartbeat(1), init(2))
+    assert way.client.written == b""
+    assert way.broker.transport.written == b""
+    way.connection.resume_writing()
+    way.server.run_soon()
+    assert way.client.answered() == [1]
+    assert way.broker.transport.written == init(2)
+    assert way.client.is_reading()
+
+
+@pytest.mark.asyncio
+async def test_what_is_written_to_a_client_that_does_not_read_is_counted_again() -> None:
+    way = await Way().open()
+    way.send(init(1))
+    way.connection.pause_writing()
+    way.client.unread_bytes = 1 << 20
+    way.broker.answer(1, INITIALIZED, 4)
+    assert way.server.slow_readers._unread_bytes == 1 << 20
+    way.connection.connection_lost(None)
+    assert way.server.slow_readers.count == 0
+    assert way.server.slow_readers._unread_bytes == 0
+
+
+@pytest.mark.asyncio
+async def test_answers_whose_turn_it_is_not_count_in_the_memory_of_all() -> None:
+    way = await Way().open()
+    way.send(init(1))
+    before = way.server.memory_pool.used_bytes
+    way.send(heartbeat(2))
+    assert way.server.memory_pool.used_bytes > before
+    way.broker.answer(1, INITIALIZED, 4)
+    assert way.server.memory_pool.used_bytes == before
+
+
+@pytest.mark.asyncio
+async def test_what_a_broker_does_not_read_counts_in_the_memory_of_all() -> None:
+    way = await Way().open()
+    way.broker.transport.unread_bytes = 5_000
+    way.send(init(1))
+    assert way.server.memory_pool.used_bytes == 5_000
+    way.broker.transport.unread_bytes = 0
+    assert way.broker.end is not None
+    way.broker.end.resume_writing()
+    assert way.server.memory_pool.used_bytes == 0
+
+
+@pytest.mark.asyncio
+async def test_what_a_client_has_sent_goes_on_though_it_has_hung_up() -> None:
+    """Without acks it would be lost: its client does not know."""
+    way = await Way().open()
+    way.send(produce(1, acks=0))
+    way.connection.connection_lost(None)
+    assert way.broker.transport.is_closed
+    assert not way.broker.transport.is_aborted
+
+
+@pytest.mark.asyncio
+async def test_a_client_that_is_cut_off_sends_nothing_more() -> None:
+    way = await Way().open()
+    way.send(init(1))
+    way.connection.abort()
+    assert way.broker.transport.is_aborted
+
+
+@pytest.mark.asyncio
+async def test_a_head_that_never_ends_is_refused_and_not_read_anew_with_each_byte(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[int] = []
+    read = module.acks_of
+
+    def counted(frame: Any, head: Any) -> int:
+        looked.append(len(frame))
+        return read(frame, head)
+
+    monkeypatch.setattr(module, "acks_of", counted)
+    way = Way()
+    way.server.max_request_bytes = 1 << 22
+    await way.open()
+    begun = (1 << 21).to_bytes(4, "big") + b"\x00\x00\x00\x09\x00\x00\x00\x01\x00\x01c" + b"\xff\xff\xff\x7f"
+    way.send(begun)
+    for _ in range(PRODUCE_HEAD_BYTES_MAX * 2 // 100):
+        if way.client.is_closed:
+            break
+        way.send(bytes(100))
+    assert way.client.is_closed
+    assert way.broker.transport.written == b""
+    assert len(looked) < 20
+
+
+@pytest.mark.asyncio
+async def test_whoever_waits_for_an_answer_is_not_idle_but_who_sends_half_a_request_is() -> None:
+    way = await Way().open()
+    assert not way.connection.awaits_answer
+    way.send(fetch(1))
+    assert way.connection.awaits_answer
+    way.send(fetch(2)[:30])
+    assert not way.connection.awaits_answer
+    way.send(fetch(2)[30:])
+    assert way.connection.awaits_answer
+    way.connection.pause_writing()
+    assert not way.connection.awaits_answer
+
+
+@pytest.mark.asyncio
+async def test_a_client_id_of_any_bytes_is_passed_on_as_it_is() -> None:
+    way = await Way().open()
+    asked = encode_request(FindCoordinatorRequest(coordinator_keys=["ours", "theirs"]), 4, 9, "xx")
+    expected = encode_request(FindCoordinatorRequest(coordinator_keys=["theirs"]), 4, 9, "xx")
+    way.send(asked.replace(b"xx", b"\xff\xfe"))
+    assert way.broker.transport.written == expected.replace(b"xx", b"\xff\xfe")
 
 
 @pytest.mark.asyncio

@@ -187,7 +187,7 @@ def test_what_passes_the_gateway_counts_among_its_connections(gateway: Gateway, 
         gateway.kafka.bootstrap,
         unique("muster"),
         9,
-        {"muster.clients": "gateway", "max.connections": "3"},
+        {"muster.clients": "gateway", "max.connections": "3", "muster.groups.include": "none"},
     )
     with limited, WireClient(limited.bootstrap) as client:
         brokers = client.ask(MetadataRequest(topics=[]), 12).brokers
@@ -205,7 +205,11 @@ def test_a_port_that_is_taken_keeps_a_gateway_from_starting(gateway: Gateway, tm
     with socket.socket() as taken:
         taken.bind((HOST, port := free_port()))
         taken.listen()
-        settings = {"muster.clients": "gateway", "muster.gateway.first.port": str(port - BROKER_ID)}
+        settings = {
+            "muster.clients": "gateway",
+            "muster.gateway.first.port": str(port - BROKER_ID),
+            "muster.groups.include": "none",
+        }
         done = ended(node(tmp_path, gateway.kafka.bootstrap, unique("muster"), 8, settings))
     assert done.returncode == 1
     assert f"listener PLAINTEXT-{BROKER_ID} cannot be opened on {HOST}:{port}" in done.stderr
@@ -255,14 +259,52 @@ def test_what_a_gateway_cannot_do_is_said_before_it_connects(
     assert sentence in done.stderr
 
 
-def test_clients_go_on_when_the_gateway_was_killed(gateway: Gateway, orders: str) -> None:
-    group = unique("ours")
-    Observer(gateway.bootstrap).write(orders, map(str, range(10)), 0)
-    read = consumed(gateway.bootstrap, group, orders, 10)
-    before = Observer(gateway.bootstrap).committed(group, orders)
-    gateway.kill()
-    gateway.start()
-    assert read == 10
-    assert Observer(gateway.bootstrap).committed(group, orders) == before
-    Observer(gateway.bootstrap).write(orders, map(str, range(10)), 0)
-    assert consumed(gateway.bootstrap, group, orders, 5) == 5
+def test_groups_that_the_brokers_have_are_not_taken_over_without_their_offsets(
+    gateway: Gateway, orders: str, tmp_path: Path
+) -> None:
+    theirs = unique("theirs")
+    Observer(gateway.bootstrap).commit(theirs, orders, {0: 5})
+    settings = {"muster.clients": "gateway", "muster.groups.include": f"other|{theirs}"}
+    done = ended(node(tmp_path, gateway.kafka.bootstrap, unique("muster"), 6, settings))
+    assert done.returncode == 1
+    assert (
+        f"the brokers have groups that muster.groups.include=other|{theirs} would have here, without their "
+        f"offsets: {theirs}; leave them out, or delete them there"
+    ) in done.stderr
+
+
+def test_a_gateway_has_brokers_behind_it(tmp_path: Path) -> None:
+    done = ended(MusterDaemon(tmp_path, {"muster.clients": "gateway"}))
+    assert done.returncode == 2
+    assert "muster.clients=gateway needs muster.backing.bootstrap.servers" in done.stderr
+
+
+def test_a_member_goes_on_when_the_gateway_was_killed(gateway: Gateway) -> None:
+    topic = Observer(gateway.bootstrap).create_topic("solo", 1)
+    Observer(gateway.bootstrap).write(topic, ["before"], 0)
+    assigned: list[list[TopicPartition]] = []
+    consumer = Consumer(
+        {
+            "bootstrap.servers": gateway.bootstrap,
+            "group.id": (group := unique("ours")),
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe([topic], on_assign=lambda _, partitions: assigned.append(partitions))
+    try:
+        message = wait_until(lambda: consumer.poll(0.5), "a record", TIMEOUT_S)
+        assert message is not None
+        assert value_of(message) == b"before"
+        gateway.kill()
+        gateway.start()
+        Observer(gateway.bootstrap).write(topic, ["after"], 0)
+        message = wait_until(lambda: consumer.poll(0.5), "a record", TIMEOUT_S)
+        assert message is not None
+        assert value_of(message) == b"after"
+        (committed,) = consumer.commit(message=message, asynchronous=False)
+        assert Observer(gateway.bootstrap).committed(group, topic)[0] == committed.offset
+        assert len(assigned) == 1, "it is the member that it was"
+    finally:
+        consumer.close()

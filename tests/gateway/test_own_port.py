@@ -20,6 +20,7 @@ from coordinator.gateway.allowed import (
 from coordinator.gateway.own_port import OwnPort
 from coordinator.server.api_table import api_table
 from coordinator.server.connection import Connection
+from coordinator.server.decoding import RawRequest
 from coordinator.server.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.framing import decode_response, encode_request, response_frame
@@ -27,23 +28,35 @@ from protocol.messages import RESPONSES
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from protocol.messages.fetch import FetchRequest
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.list_transactions import ListTransactionsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
-from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.produce import ProduceRequest
 from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
 from protocol.messages.versions import SUPPORTED
-from tests.gateway.doubles import Broker
+from tests.gateway.doubles import Broker, BrokerTransport
 from tests.gateway.parts import BROKER, GATEWAY_HOST, SECRET, SECRET_PORT, front
 from tests.gateway.test_connection import turn
 from tests.server.test_connection import FakeServer, FakeTransport
 
 OF_BROKERS = SUPPORTED | {19: (2, 6), 78: (0, 1), 75: (5, 6)}
 """They serve CreateTopics up to 6, know ShareFetch, and have a DescribeTopicPartitions that we do not know."""
+
+
+def transactional_commit(group: str) -> TxnOffsetCommitRequest:
+    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    return TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id=group,
+        producer_id=1,
+        producer_epoch=1,
+        topics=[TxnOffsetCommitRequestTopic(name="orders", partitions=[partition])],
+    )
 
 
 class OwnBroker(Broker):
@@ -60,11 +73,11 @@ class Way:
         self.broker.may_connect.set()
         self.coordinated: list[Any] = []
         self.front = front()
-        self.own = OwnPort(self.front, self.broker, OF_BROKERS)
+        self.server = FakeServer()
+        self.own = OwnPort(self.front, self.broker, OF_BROKERS, lambda: self.server.memory_pool)
         of_groups = dict.fromkeys({*OF_GROUPS, 16} - {TXN_OFFSET_COMMIT}, self._coordinate)
         self.table = api_table(self.own.handlers(of_groups))
         self.own.cap(self.table)
-        self.server = FakeServer()
         self.server.apis = self.table
         self.client = FakeTransport()
         self.connection = Connection(self.server, "HOST")
@@ -145,37 +158,26 @@ def test_what_clients_repeat_is_prepared_for_our_groups_only() -> None:
 async def test_transactional_offsets_are_refused_by_the_coordinator_too() -> None:
     way, refused = Way(), []
     way.front.on_refused_transaction = lambda transactional_id, group_id: refused.append(transactional_id)
-    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-    await way.ask(
-        TxnOffsetCommitRequest(
-            transactional_id="t",
-            group_id="ours",
-            producer_id=1,
-            producer_epoch=1,
-            topics=[TxnOffsetCommitRequestTopic(name="orders", partitions=[partition])],
-        ),
-        4,
-    )
+    await way.ask(transactional_commit("ours"), 4)
     (topic,) = way.answered(TXN_OFFSET_COMMIT, 4).topics
     assert topic.partitions[0].error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert refused == ["t"]
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("version", range(3, 10))
-async def test_data_that_comes_here_is_refused_by_a_broker_or_by_the_end_of_the_connection(
-    version: int,
-) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ProduceRequest(acks=1, timeout_ms=1, topic_data=[]),
+        ProduceRequest(acks=0, timeout_ms=1, topic_data=[]),
+        FetchRequest(max_wait_ms=1, min_bytes=1, topics=[]),
+    ],
+)
+async def test_data_that_comes_here_ends_its_connection_and_reaches_no_broker(asked: Any) -> None:
     way = Way()
-    asked = ProduceRequest(acks=1, timeout_ms=1, topic_data=[])
-    await way.ask(asked, version)
-    assert way.broker.transport.written == encode_request(asked, version, 7, "me")
-    await way.answer(ProduceResponse(responses=[]), version)
-    assert way.client.answered() == [7]
-    way.broker.transport.written = b""
-    await way.ask(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), version)
-    assert way.client.is_closed, "the only way to say so"
-    assert way.broker.transport.written == b""
+    await way.ask(asked, 9)
+    assert way.client.is_closed
+    assert way.broker.asked_for == []
 
 
 @pytest.mark.asyncio
@@ -262,4 +264,77 @@ async def test_a_client_that_goes_while_it_is_connected_leaves_no_connection() -
     way.own.on_closed(way.connection)
     way.broker.may_connect.set()
     await turn()
-    assert way.broker.transport.is_closed
+    assert way.broker.end is None
+
+
+@pytest.mark.asyncio
+async def test_offsets_in_a_transaction_of_a_group_that_is_theirs_are_looked_for_again() -> None:
+    way = Way()
+    await way.ask(transactional_commit("theirs"), 4)
+    (topic,) = way.answered(TXN_OFFSET_COMMIT, 4).topics
+    assert topic.partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.asyncio
+async def test_a_broker_that_has_closed_the_connection_is_connected_to_again() -> None:
+    """As it does when it is restarted, or when nothing was asked for ten minutes."""
+    way = Way()
+    await way.ask(CreateTopicsRequest(topics=[], timeout_ms=5), 6)
+    await way.answer(CreateTopicsResponse(topics=[]), 6)
+    assert way.broker.end is not None
+    way.broker.end.eof_received()
+    way.client.written, way.broker.transport = b"", BrokerTransport()
+    await way.ask(CreateTopicsRequest(topics=[], timeout_ms=5), 6)
+    assert way.broker.asked_for == [BROKER, BROKER]
+    await way.answer(CreateTopicsResponse(topics=[]), 6)
+    assert way.client.answered() == [7]
+
+
+@pytest.mark.asyncio
+async def test_what_cannot_be_written_any_more_closes_the_clients_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """uvloop says so by a RuntimeError."""
+    way = Way()
+
+    def write(_: Any) -> None:
+        raise RuntimeError("the handler is closed")
+
+    monkeypatch.setattr(way.broker.transport, "write", write)
+    monkeypatch.setattr(way.broker.transport, "writelines", write)
+    await way.ask(CreateTopicsRequest(topics=[], timeout_ms=5), 6)
+    assert way.client.is_closed
+
+
+@pytest.mark.asyncio
+async def test_request_and_answer_count_in_the_memory_of_all_until_the_answer_is_sent() -> None:
+    way = Way()
+    pool = way.server.memory_pool
+    asked = encode_request(CreateTopicsRequest(topics=[], timeout_ms=5), 6, 7, "me")
+    await way.ask(CreateTopicsRequest(topics=[], timeout_ms=5), 6)
+    assert pool.used_bytes == len(asked) - 4
+    way.broker.say((1_000).to_bytes(4, "big"))
+    await turn()
+    assert pool.used_bytes == len(asked) - 4 + 1_000
+    way.own.on_closed(way.connection)
+    await turn()
+    assert pool.used_bytes == 0
+
+
+@pytest.mark.asyncio
+async def test_where_the_memory_is_full_nothing_more_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    way = Way()
+    monkeypatch.setattr(way.server.memory_pool, "capacity_bytes", 0)
+    await way.ask(CreateTopicsRequest(topics=[], timeout_ms=5), 6)
+    assert way.client.is_closed
+    assert way.broker.asked_for == []
+
+
+@pytest.mark.asyncio
+async def test_for_a_client_that_has_gone_nothing_is_asked() -> None:
+    way = Way()
+    way.connection.is_open = False
+    pending = Pending(way.connection, way.table[19], 6, 1, "me")
+    way.own.pass_on(RawRequest(19, b""), pending)
+    await turn()
+    assert way.broker.asked_for == []

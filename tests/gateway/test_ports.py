@@ -44,8 +44,8 @@ async def turn() -> None:
 @pytest.mark.asyncio
 async def test_a_brokers_port_is_the_first_one_and_its_id() -> None:
     opener = Opener()
-    ports = Ports(opener.open, FIRST)
-    await ports.open([broker(1), broker(1_005)])
+    ports = Ports(opener.open, FIRST, [broker(1), broker(1_005)])
+    await ports.open()
     assert ports.place_of(1) == ("gateway", FIRST + 1)
     assert ports.place_of(1_005) == ("gateway", FIRST + 1_005)
     assert ports.place_of(2) is None
@@ -55,8 +55,8 @@ async def test_a_brokers_port_is_the_first_one_and_its_id() -> None:
 @pytest.mark.asyncio
 async def test_without_a_first_port_any_will_do() -> None:
     opener = Opener()
-    ports = Ports(opener.open, 0)
-    await ports.open([broker(1)])
+    ports = Ports(opener.open, 0, [broker(1)])
+    await ports.open()
     assert opener.asked == [(1, 0)]
     assert ports.place_of(1) == ("gateway", 40_001)
 
@@ -64,14 +64,14 @@ async def test_without_a_first_port_any_will_do() -> None:
 @pytest.mark.asyncio
 async def test_there_are_no_ports_beyond_the_last() -> None:
     with pytest.raises(BindError, match=r"broker 60000 has no port: muster\.gateway\.first\.port=9100"):
-        await Ports(Opener().open, FIRST).open([broker(60_000)])
+        await Ports(Opener().open, FIRST, [broker(60_000)]).open()
 
 
 @pytest.mark.asyncio
 async def test_a_broker_that_comes_later_has_its_port_soon_and_once() -> None:
     opener = Opener()
     opener.may_open.clear()
-    ports = Ports(opener.open, FIRST)
+    ports = Ports(opener.open, FIRST, [])
     for _ in range(3):
         ports.learn([broker(2)])
         await turn()
@@ -85,10 +85,24 @@ async def test_a_broker_that_comes_later_has_its_port_soon_and_once() -> None:
 
 
 @pytest.mark.asyncio
+async def test_brokers_of_the_start_are_opened_by_it_alone_whoever_names_them_meanwhile() -> None:
+    opener = Opener()
+    opener.may_open.clear()
+    ports = Ports(opener.open, FIRST, [broker(1), broker(2)])
+    ports.learn([broker(2)])
+    starting = asyncio.ensure_future(ports.open())
+    await turn()
+    ports.learn([broker(1), broker(2)])
+    opener.may_open.set()
+    await starting
+    assert opener.asked == [(1, FIRST + 1), (2, FIRST + 2)]
+
+
+@pytest.mark.asyncio
 async def test_a_port_that_is_taken_is_reported_once_and_tried_again() -> None:
     opener = Opener()
     opener.taken.add(FIRST + 2)
-    ports = Ports(opener.open, FIRST)
+    ports = Ports(opener.open, FIRST, [])
     with capture_logs() as said:
         for _ in range(3):
             ports.learn([broker(2)])
@@ -111,8 +125,8 @@ async def test_a_broker_is_connected_to_where_it_was_last_seen(monkeypatch: pyte
         return None, None
 
     monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
-    ports = Ports(Opener().open, FIRST)
-    await ports.open([broker(1)])
+    ports = Ports(Opener().open, FIRST, [broker(1)])
+    await ports.open()
     await ports.connect(1, asyncio.Protocol)
     ports.learn([broker(1, 9_999)])
     await ports.connect(1, asyncio.Protocol)
