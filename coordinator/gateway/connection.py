@@ -155,27 +155,23 @@ class BrokerPortConnection(asyncio.Protocol):
             if size > READ_BYTES_MAX:
                 raise DecodeError(f"{REQUESTS[key].__name__} of {size} bytes")
             return Verdict.KEEP
-        if key == PRODUCE:
-            return self._judge_produce(data, start, stop)
-        self._pass_request()
-        return Verdict.PASS_ON
-
-    def _judge_produce(self, data: Buffer, start: int, stop: int) -> Verdict:
-        """Whether there will be an answer has to be known."""
-        frame = memoryview(data)[:stop]
-        try:
-            acks = acks_of(frame, head_at(frame, start))
-        except DecodeError:
-            if stop <= len(data) or len(data) - start > PRODUCE_HEAD_BYTES_MAX:
-                raise
+        is_answered = self._is_answered(data, start, stop) if key == PRODUCE else True
+        if is_answered is None:
             return Verdict.MORE
-        self._pass_request(is_answered=acks != 0)
-        return Verdict.PASS_ON
-
-    def _pass_request(self, is_answered: bool = True) -> None:
         self.last_request_ms = self._host.clock.now_ms()
         if is_answered:
             self._answers.expect()
+        return Verdict.PASS_ON
+
+    def _is_answered(self, data: Buffer, start: int, stop: int) -> bool | None:
+        """Whether a Produce will have an answer; None: its first bytes do not say it yet. Raises DecodeError."""
+        frame = memoryview(data)[:stop]
+        try:
+            return acks_of(frame, head_at(frame, start)) != 0
+        except DecodeError:
+            if stop <= len(data) or len(data) - start > PRODUCE_HEAD_BYTES_MAX:
+                raise
+            return None
 
     def _to_be_sent(self, data: Buffer) -> None:
         assert self._broker is not None
@@ -199,7 +195,7 @@ class BrokerPortConnection(asyncio.Protocol):
             self._ask(frame, head, treated)
         else:
             asked = encode_request(treated.request, head.version, head.correlation_id, None)
-            self._ask(with_client_id(asked[SIZE.size :], head), head, treated)
+            self._ask(with_client_id(asked[SIZE.size :], head.client_id), head, treated)
 
     def _ask(self, frame: bytes, head: Head, passed_on: PassedOn | Answered) -> None:
         assert isinstance(passed_on, PassedOn)
@@ -277,7 +273,7 @@ class BrokerPortConnection(asyncio.Protocol):
         elif more_bytes > 0:
             pool.take(more_bytes)
             if pool.is_full:
-                self.cut_off("the memory for requests is full")
+                self.refuse("the memory for requests is full", is_at_once=True)
 
     # The end, and what the server asks of its connections.
 
@@ -286,15 +282,13 @@ class BrokerPortConnection(asyncio.Protocol):
         """Whether a whole request is unanswered, and not for want of a client that reads."""
         return self._answers.are_awaited and not (self._requests.is_amid_frame or self._is_unread)
 
-    def refuse(self, reason: str) -> None:
-        """Close the connection of a client that sent what may not pass."""
+    def refuse(self, reason: str, is_at_once: bool = False) -> None:
+        """Close the connection of a client that sent what may not pass; at once, and answers are dropped."""
         log.warning("connection refused", peer=self.peer, listener=self.listener_name, reason=reason)
-        self.close()
-
-    def cut_off(self, reason: str) -> None:
-        """Close at once and drop unsent answers."""
-        log.warning("connection refused", peer=self.peer, listener=self.listener_name, reason=reason)
-        self.abort()
+        if is_at_once:
+            self.abort()
+        else:
+            self.close()
 
     def close_idle(self, idle_ms: int) -> None:
         """Close after `idle_ms` without a request; drop unsent answers if the client does not read."""

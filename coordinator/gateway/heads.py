@@ -43,11 +43,11 @@ def head_at(frame: Buffer, start: int) -> Head:
     return Head(key, version, correlation_id, bytes(frame[begin:end]), end)
 
 
-def with_client_id(frame: bytes, head: Head) -> bytes:
-    """A request without a client id, as the client of `head` sends it; both without their sizes."""
+def with_client_id(frame: bytes, client_id: bytes) -> bytes:
+    """A request that has no client id with this one; both without their sizes."""
     key, version, correlation_id, _ = HEAD.unpack_from(frame)
-    begin = HEAD.pack(key, version, correlation_id, len(head.client_id))
-    return begin + head.client_id + frame[HEAD.size :]
+    begin = HEAD.pack(key, version, correlation_id, len(client_id))
+    return begin + client_id + frame[HEAD.size :]
 
 
 def acks_of(frame: Buffer, head: Head) -> int:

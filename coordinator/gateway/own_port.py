@@ -34,7 +34,7 @@ from coordinator.gateway.allowed import (
 from coordinator.gateway.answering import ANSWER_BYTES_MAX
 from coordinator.gateway.connection import CONNECT_TIMEOUT_S
 from coordinator.gateway.front import Answered, Front, groups_of
-from coordinator.gateway.heads import HEAD, SIZE, Head, with_client_id
+from coordinator.gateway.heads import HEAD, SIZE, with_client_id
 from coordinator.runtime.tasks import spawn
 from coordinator.server.api_table import Api, Handler
 from coordinator.server.connection import Connection
@@ -257,8 +257,8 @@ class OwnPort:
         link = self._links.get(pending.connection)
         if link is None:
             link = self._links[pending.connection] = Link(self._to_broker)
-        head = Head(*HEAD.unpack_from(frame)[:3], pending.client_id.encode(), HEAD.size)
-        link.begin(self._ask(link, with_client_id(frame, head), pending, answer))
+        named = with_client_id(frame, pending.client_id.encode())
+        link.begin(self._ask(link, named, pending, answer))
 
     async def _ask(self, link: Link, frame: bytes, pending: Pending, answer: Callable[[bytes], None]) -> None:
         """Ask, answer the client or close its connection; the memory of both is counted meanwhile."""

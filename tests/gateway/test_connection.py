@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.gateway import answering
+from coordinator.gateway import answering, heads
 from coordinator.gateway import connection as module
 from coordinator.gateway.answering import UNANSWERED_MAX
 from coordinator.gateway.connection import (
@@ -299,7 +299,7 @@ async def test_a_head_that_never_ends_is_refused_and_not_read_anew_with_each_byt
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[int] = []
-    read = module.acks_of
+    read = heads.acks_of
 
     def counted(frame: Any, head: Any) -> int:
         looked.append(len(frame))
