@@ -3,8 +3,8 @@
     python -m bench.gateway [--megabytes 200] [--rounds 5]
 
 Records of 1 KB are written and read by librdkafka with the settings that users get, but for a larger queue. CPU is
-that of the node's process, without the JVM's and the client's. Targets: at most 0.8 ms of CPU a megabyte either way,
-and 0.9 of the direct throughput. The exit status is 1 if one is missed.
+that of the node's process, without the JVM's and the client's. Targets: at most 0.8 ms of CPU a megabyte either
+way, and 0.9 of the direct throughput. The exit status is 1 if one is missed.
 """
 
 from __future__ import annotations
