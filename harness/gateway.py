@@ -1,8 +1,8 @@
 """A gateway for tests: one node of Muster whose log is on a real Apache Kafka, which clients reach through it.
 
 It has the interface of `kafka_broker.KafkaBroker`. What is killed or restarted is the node; its Kafka starts
-with it the first time, and ends with the context. Ready means that every group has a
-coordinator. Knows nothing of pytest.
+with it the first time, and ends with the context. Ready means that every group is
+served. Knows nothing of pytest.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from harness.daemon import MusterDaemon
 from harness.kafka_broker import KafkaBroker
 from harness.processes import free_port, wait_until
 from harness.wire import WireClient
-from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 BROKER_ID: Final = 1
 PARTITIONS: Final = 4
-OWNED_TIMEOUT_S: Final = 60.0
+SERVED_TIMEOUT_S: Final = 60.0
 
 
 class Gateway(MusterDaemon):
     """A node in front of a Kafka of its own; both have `config`, of which each uses what is its part."""
+
+    group_prefix = "group-"
+    """What the names of groups that it coordinates may begin with."""
 
     def __init__(self, data_dir: Path, config: Mapping[str, str] | None = None) -> None:
         self.kafka = KafkaBroker(data_dir / "kafka", config)
@@ -47,7 +50,7 @@ class Gateway(MusterDaemon):
             self.kafka.start()
         super().start()
         try:
-            wait_until(self._is_owned, f"{self} owns its shards", OWNED_TIMEOUT_S, self._exit_reason)
+            wait_until(self._serves_all, f"{self} serves its groups", SERVED_TIMEOUT_S, self._exit_reason)
         except Exception:
             self.kill()
             raise
@@ -64,9 +67,10 @@ class Gateway(MusterDaemon):
         super().__exit__(*reason)
         self.kafka.kill()
 
-    def _is_owned(self) -> bool:
-        """Whether groups of all shards have a coordinator: a hundred names leave none out."""
-        names = [f"group-{number}" for number in range(100)]
+    def _serves_all(self) -> bool:
+        """Whether groups of all shards are answered: a hundred names leave none out. An heir waits for a lease."""
+        names = [f"{self.group_prefix}{number}" for number in range(100)]
         with WireClient(self.bootstrap) as client:
-            answer = client.ask(FindCoordinatorRequest(coordinator_keys=names), 4)
-        return not any(each.error_code for each in answer.coordinators)
+            groups = [OffsetFetchRequestGroup(group_id=name) for name in names]
+            answer = client.ask(OffsetFetchRequest(groups=groups), 8)
+        return not any(each.error_code for each in answer.groups)
