@@ -1,7 +1,7 @@
 """A way between two processes that can be cut: a port on loopback whose connections go on to another.
 
-Cut, it is silent: what is sent waits, and nobody is told. Mended, it drops the connections that it had, as a
-network does that has forgotten them.
+Cut, it is silent: what is sent waits, and neither side hears of it. Mended, it drops the connections that it had,
+as a network does that has forgotten them.
 """
 
 from __future__ import annotations

@@ -23,8 +23,10 @@ API_VERSIONS_KEY: Final = 18
 SIZE_BYTES: Final = 4
 _CORRELATION_BYTES: Final = 4
 
-_SIZE: Final = Struct(">i")
-_HEADER: Final = Struct(">hhih")
+SIZE: Final = Struct(">i")
+"""What stands before every frame."""
+REQUEST_HEADER: Final = Struct(">hhih")
+"""API key, version, correlation id, length of the client id: the first bytes of every request."""
 _NO_TAGS: Final = b"\x00"
 
 _ResponseWriter: TypeAlias = tuple[Encoder, Callable[..., bytes], int]
@@ -47,12 +49,12 @@ def encode_request(message: Any, version: int, correlation_id: int, client_id: s
     assert message_spec.kind == "request", f"{type(message).__name__} is no request"
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
-    out: list[Any] = [_HEADER.pack(message_spec.api_key, version, correlation_id, length), name]
+    out: list[Any] = [REQUEST_HEADER.pack(message_spec.api_key, version, correlation_id, length), name]
     if message_spec.is_flexible(version):
         out.append(_NO_TAGS)
     encode_into(message, version, out)
     frame = b"".join(out)
-    return _SIZE.pack(len(frame)) + frame
+    return SIZE.pack(len(frame)) + frame
 
 
 def response_frame(correlation_id: int, response: Any, version: int) -> list[Buffer]:
@@ -93,13 +95,13 @@ class EncodedResponse:
 
     def frame(self, correlation_id: int) -> bytes:
         """Return the frame that answers request `correlation_id`, length prefix included."""
-        return self.before + _SIZE.pack(correlation_id) + self.after
+        return self.before + SIZE.pack(correlation_id) + self.after
 
 
 def decode_response(cls: type[M], version: int, frame: Buffer) -> tuple[int, M]:
     """Read a response's frame, without its length prefix; return correlation id and response. For clients."""
     try:
-        (correlation_id,) = _SIZE.unpack_from(frame)
+        (correlation_id,) = SIZE.unpack_from(frame)
     except StructError:
         raise DecodeError(f"a frame of {len(frame)} bytes has no room for a header") from None
     start = skip_tagged_fields(frame, 4) if _has_tagged_header(cls, version) else 4

@@ -48,6 +48,13 @@ HIDDEN_FEATURES: Final = frozenset({"transaction.version"})
 _READ: Final = OF_GROUPS | {METADATA, FIND_COORDINATOR, API_VERSIONS, ADD_OFFSETS_TO_TXN, DESCRIBE_CLUSTER}
 
 
+def passing(api_key: int, served: tuple[int, int]) -> tuple[int, int] | None:
+    """(lowest, highest) version of an API that passes, of those that are served; None if none does."""
+    allowed = ALLOWED.get(api_key, (0, -1))
+    lowest, highest = max(allowed[0], served[0]), min(allowed[1], served[1])
+    return (lowest, highest) if lowest <= highest else None
+
+
 def way_of(api_key: int) -> Way:
     """What is done with the requests of an API that is allowed."""
     return Way.READ if api_key in _READ else Way.PASSED_ON

@@ -66,7 +66,7 @@ class Answers:
         self._stream.feed(data)
 
     def end(self) -> None:
-        """Call nobody any more."""
+        """Pass nothing on any more."""
         self._stream.is_over = True
 
     def _judge(self, data: Buffer, start: int, stop: int) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.gateway.addresses import Addresses, Place
-from coordinator.gateway.allowed import ALLOWED, HIDDEN_FEATURES
+from coordinator.gateway.allowed import HIDDEN_FEATURES, passing
 from coordinator.server.find_coordinator import BATCHED_SINCE, NOT_AVAILABLE_TEXT
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -85,6 +85,7 @@ def api_versions(response: ApiVersionsResponse) -> ApiVersionsResponse:
 
 
 def _allowed_row(row: ApiVersion) -> ApiVersion | None:
-    lowest, highest = ALLOWED.get(row.api_key, (0, -1))
-    low, high = max(lowest, row.min_version), min(highest, row.max_version)
-    return ApiVersion(api_key=row.api_key, min_version=low, max_version=high) if low <= high else None
+    passes = passing(row.api_key, (row.min_version, row.max_version))
+    if passes is None:
+        return None
+    return ApiVersion(api_key=row.api_key, min_version=passes[0], max_version=passes[1])

@@ -17,14 +17,21 @@ import structlog
 from coordinator.gateway.allowed import API_VERSIONS, PRODUCE, Way, is_allowed, way_of
 from coordinator.gateway.answering import Answers
 from coordinator.gateway.front import Answered, Front, PassedOn
-from coordinator.gateway.heads import HEAD, SIZE, Head, acks_of, head_at, with_client_id
+from coordinator.gateway.heads import Head, acks_of, head_at, with_client_id
 from coordinator.gateway.stream import Stream, Verdict
 from coordinator.runtime.tasks import spawn
 from coordinator.server.connection_host import ConnectionHost
 from protocol.codec.codec import decode, spec
 from protocol.codec.primitives import Buffer
 from protocol.errors import DecodeError, EncodeError, ErrorCode
-from protocol.framing import decode_response, encode_request, response_frame, skip_tagged_fields
+from protocol.framing import (
+    REQUEST_HEADER,
+    SIZE,
+    decode_response,
+    encode_request,
+    response_frame,
+    skip_tagged_fields,
+)
 from protocol.messages import REQUESTS, RESPONSES
 
 READ_BYTES_MAX: Final = 1 << 20
@@ -36,10 +43,6 @@ FLUSH_TIMEOUT_S: Final = 5.0
 """How long a broker may take for what a client has sent that is gone."""
 BUFFER_BYTES: Final = 1 << 18
 """Bytes that may wait to be written on either side before the other is not read."""
-UNSUPPORTED_VERSION_BYTES: Final = (
-    6  # Of a version that cannot be read the first bytes are those of version 0.
-)
-
 log = structlog.get_logger("muster.gateway")
 
 
@@ -138,16 +141,16 @@ class BrokerPortConnection(asyncio.Protocol):
 
     def _judge_request(self, data: Buffer, start: int, stop: int) -> Verdict:
         size = stop - start
-        if not HEAD.size <= size <= self._host.max_request_bytes:
+        if not REQUEST_HEADER.size <= size <= self._host.max_request_bytes:
             raise DecodeError(
-                f"frame of {size} bytes; allowed are {HEAD.size} to {self._host.max_request_bytes}"
+                f"frame of {size} bytes; allowed are {REQUEST_HEADER.size} to {self._host.max_request_bytes}"
             )
         if not self._may_take:
             self._maybe_read()
             return Verdict.WAIT
-        if start + HEAD.size > len(data):
+        if start + REQUEST_HEADER.size > len(data):
             return Verdict.MORE
-        key, version, _, _ = HEAD.unpack_from(data, start)
+        key, version, _, _ = REQUEST_HEADER.unpack_from(data, start)
         if not is_allowed(key, version):
             name = REQUESTS[key].__name__.removesuffix("Request") if key in REQUESTS else f"API key {key}"
             raise DecodeError(f"{name} v{version} does not pass the gateway")
@@ -324,7 +327,7 @@ class BrokerPortConnection(asyncio.Protocol):
         if self._connecting is not None:
             self._connecting.cancel()
         if self._broker is not None:
-            # What the client has sent still goes: without acks nobody would send it again.
+            # What the client has sent still goes: without acks it would not be sent again.
             self._broker.close()
             asyncio.get_running_loop().call_later(FLUSH_TIMEOUT_S, self._broker.abort)
             self._broker = None
@@ -363,5 +366,6 @@ def _rewritten(head: Head, rewrite: Callable[[Any], Any], frame: bytes) -> bytes
 
 def _is_unsupported(frame: bytes) -> bool:
     """Whether an answer to ApiVersions says that the version is not known; it is in version 0 then (KIP-511)."""
-    error = int.from_bytes(frame[4:UNSUPPORTED_VERSION_BYTES], "big", signed=True)
+    behind_correlation_id = SIZE.size
+    error = int.from_bytes(frame[behind_correlation_id : behind_correlation_id + 2], "big", signed=True)
     return error == ErrorCode.UNSUPPORTED_VERSION

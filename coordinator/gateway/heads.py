@@ -8,11 +8,7 @@ from typing import Final, NamedTuple
 
 from protocol.codec.primitives import Buffer, read_uvarint
 from protocol.errors import DecodeError
-from protocol.framing import skip_tagged_fields
-
-SIZE: Final = Struct(">i")
-HEAD: Final = Struct(">hhih")
-"""API key, version, correlation id, length of the client id: the first bytes of every request."""
+from protocol.framing import REQUEST_HEADER, skip_tagged_fields
 
 _INT16: Final = Struct(">h")
 _FLEXIBLE_PRODUCE: Final = 9
@@ -33,10 +29,10 @@ class Head(NamedTuple):
 def head_at(frame: Buffer, start: int) -> Head:
     """The head of the frame that begins at `start`, behind its size. Raises DecodeError if it ends early."""
     try:
-        key, version, correlation_id, length = HEAD.unpack_from(frame, start)
+        key, version, correlation_id, length = REQUEST_HEADER.unpack_from(frame, start)
     except StructError as error:
         raise DecodeError(f"no header: {error}") from None
-    begin = start + HEAD.size
+    begin = start + REQUEST_HEADER.size
     end = begin + max(length, 0)
     if end > len(frame):
         raise DecodeError(f"a client id of {length} bytes in a shorter frame")
@@ -45,9 +41,9 @@ def head_at(frame: Buffer, start: int) -> Head:
 
 def with_client_id(frame: bytes, client_id: bytes) -> bytes:
     """A request that has no client id with this one; both without their sizes."""
-    key, version, correlation_id, _ = HEAD.unpack_from(frame)
-    begin = HEAD.pack(key, version, correlation_id, len(client_id))
-    return begin + client_id + frame[HEAD.size :]
+    key, version, correlation_id, _ = REQUEST_HEADER.unpack_from(frame)
+    begin = REQUEST_HEADER.pack(key, version, correlation_id, len(client_id))
+    return begin + client_id + frame[REQUEST_HEADER.size :]
 
 
 def acks_of(frame: Buffer, head: Head) -> int:

@@ -14,8 +14,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
-import structlog
-
 from coordinator.gateway.allowed import (
     ADD_OFFSETS_TO_TXN,
     ALLOWED,
@@ -30,11 +28,11 @@ from coordinator.gateway.allowed import (
     OF_GROUPS,
     PRODUCE,
     TXN_OFFSET_COMMIT,
+    passing,
 )
 from coordinator.gateway.answering import ANSWER_BYTES_MAX
-from coordinator.gateway.connection import CONNECT_TIMEOUT_S
+from coordinator.gateway.connection import CONNECT_TIMEOUT_S, ToBroker
 from coordinator.gateway.front import Answered, Front, groups_of
-from coordinator.gateway.heads import HEAD, SIZE, with_client_id
 from coordinator.runtime.tasks import spawn
 from coordinator.server.api_table import Api, Handler
 from coordinator.server.connection import Connection
@@ -44,12 +42,10 @@ from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepare
 from protocol.error_responses import error_response
 from protocol.errors import DecodeError, EncodeError, ErrorCode
-from protocol.framing import decode_response, encode_request
+from protocol.framing import REQUEST_HEADER, SIZE, decode_response, encode_request
 from protocol.messages import RESPONSES
 from protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from protocol.messages.list_transactions import ListTransactionsResponse
-
-log = structlog.get_logger("muster.gateway")
 
 ANSWER_TIMEOUT_S: Final = 120.0
 """For a request: administrators give theirs a minute."""
@@ -57,14 +53,11 @@ ANSWER_TIMEOUT_S: Final = 120.0
 _READ_HERE: Final = frozenset({METADATA, FIND_COORDINATOR, ADD_OFFSETS_TO_TXN, DESCRIBE_CLUSTER})
 
 
-class ToAnyBroker(Protocol):
-    """How connections to brokers are made."""
+class ToAnyBroker(ToBroker, Protocol):
+    """The same where any broker will do."""
 
     @property
     def broker_ids(self) -> list[int]: ...
-
-    async def connect(self, broker_id: int, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
-        """Connect to the broker. Raises OSError."""
 
 
 class Counted:
@@ -170,22 +163,21 @@ class OwnPort:
         self._to_broker = to_broker
         self._pool = pool
         self.versions = {
-            key: (max(lowest, own[0]), min(highest, own[1]))
-            for key, own in ALLOWED.items()
-            for lowest, highest in [versions.get(key, (0, -1))]
+            key: passes
+            for key, served in versions.items()
             if key not in OF_GROUPS and key not in (API_VERSIONS, LIST_GROUPS)
-            if max(lowest, own[0]) <= min(highest, own[1])
+            if (passes := passing(key, served)) is not None
         }
         """(lowest, highest) version of what is passed on, by API key."""
         self._links: dict[Any, Link] = {}
 
     def handlers(self, of_groups: Mapping[int, Handler]) -> dict[int, Handler]:
         """All handlers, by API key: those of the coordinator, for groups that are ours, and those of the rest."""
+        about_groups = {**of_groups, TXN_OFFSET_COMMIT: self.refuse_transaction}
         handlers: dict[int, Handler] = {
-            key: partial(self._of_group, handle) for key, handle in of_groups.items()
+            key: partial(self._of_group, handle) for key, handle in about_groups.items()
         }
         handlers[LIST_GROUPS] = of_groups[LIST_GROUPS]
-        handlers[TXN_OFFSET_COMMIT] = self.refuse_transaction
         handlers |= dict.fromkeys(self.versions, self.pass_on)
         handlers |= dict.fromkeys(_READ_HERE, self.read)
         handlers |= dict.fromkeys((PRODUCE, FETCH), self.refuse_data)
@@ -218,9 +210,6 @@ class OwnPort:
 
     def refuse_transaction(self, request: Any, pending: Pending) -> None:
         """TxnOffsetCommit (key 28): transactions do not reach the offsets of our groups yet."""
-        if not self._front.is_ours(request.group_id):
-            pending.reply(error_response(request, ErrorCode.NOT_COORDINATOR, pending.api_version))
-            return
         self._front.on_refused_transaction(request.transactional_id, request.group_id)
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         pending.reply(error_response(request, error, pending.api_version))
@@ -236,8 +225,8 @@ class OwnPort:
             pending.reply(treated.response)
             return
         version, rewrite = pending.api_version, treated.rewrite
-        frame = encode_request(treated.request, version, pending.correlation_id, None)
-        response_class = RESPONSES[HEAD.unpack_from(frame, SIZE.size)[0]]
+        frame = encode_request(treated.request, version, pending.correlation_id, pending.client_id)
+        response_class = RESPONSES[REQUEST_HEADER.unpack_from(frame, SIZE.size)[0]]
 
         def answer(frame: bytes) -> None:
             _, response = decode_response(response_class, version, frame)
@@ -247,8 +236,9 @@ class OwnPort:
 
     def pass_on(self, request: RawRequest, pending: Pending) -> None:
         """Any other request. What only a leader can do, a broker that is none refuses."""
-        head = HEAD.pack(request.api_key, pending.api_version, pending.correlation_id, -1)
-        self._begin(head + request.body, pending, pending.reply_framed)
+        name = pending.client_id.encode()
+        head = REQUEST_HEADER.pack(request.api_key, pending.api_version, pending.correlation_id, len(name))
+        self._begin(head + name + request.body, pending, pending.reply_framed)
 
     def _begin(self, frame: bytes, pending: Pending, answer: Callable[[bytes], None]) -> None:
         """Ask a broker, in a task that ends with the client's connection."""
@@ -257,8 +247,7 @@ class OwnPort:
         link = self._links.get(pending.connection)
         if link is None:
             link = self._links[pending.connection] = Link(self._to_broker)
-        named = with_client_id(frame, pending.client_id.encode())
-        link.begin(self._ask(link, named, pending, answer))
+        link.begin(self._ask(link, frame, pending, answer))
 
     async def _ask(self, link: Link, frame: bytes, pending: Pending, answer: Callable[[bytes], None]) -> None:
         """Ask, answer the client or close its connection; the memory of both is counted meanwhile."""

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Final
 
-from coordinator.gateway.heads import SIZE
 from protocol.codec.primitives import Buffer
 from protocol.errors import DecodeError
-
-NOTHING: Final = b""
+from protocol.framing import SIZE
 
 
 class Verdict(Enum):
@@ -91,7 +88,7 @@ class Stream:
         if self._is_waiting:
             self._is_waiting = False
             self._needed_bytes = 0
-            self.feed(NOTHING)
+            self.feed(b"")
 
     def _go_on_passing(self, data: bytes) -> int:
         if self._left_bytes >= len(data):

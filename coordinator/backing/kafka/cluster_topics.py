@@ -65,7 +65,7 @@ class ClusterTopics:
         return topic_id in self._deleted_ids
 
     def doubt(self, topic_id: bytes) -> None:
-        """Somebody has heard that this topic is not there: ask about it, as about what a list lacks."""
+        """A broker has said that this topic is not there: ask about it, as about what a list lacks."""
         if topic_id in self._names and topic_id not in self._doubts:
             self._doubts[topic_id] = None
             self.on_wanted()
