@@ -99,6 +99,7 @@ class World:
             "group": group_of(library, name, column),
             "group_protocol": column.group_protocol,
             "lasts_s": SESSIONS * SESSION_MS / 1000,
+            "session_s": SESSION_MS / 1000,
             "bootstrap_s": PATIENCE_S if column.is_let_in else REFUSED_S,
             "waits_s": waits_s,
             **self._credentials(library, way, column),

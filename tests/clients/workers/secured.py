@@ -27,6 +27,8 @@ COMMITS: Final = 5
 """How many a member has to make one after the other before its time begins, and at least in its time."""
 LATE: Final = 3
 """How many connections a client that logs in again in time may lose where a busy machine makes it late."""
+OUTLIVED: Final = 1.5
+"""Sessions that a connection lasts for only if its client has logged in again."""
 MEMBER: Final[dict[str, Any]] = {
     "session_timeout_ms": 10_000,
     "heartbeat_interval_ms": 500,
@@ -50,8 +52,8 @@ class Outcome:
 class Cell:
     """One cell of the matrix: who connects to which listener, and what for.
 
-    `lasts_s` is for members that stay; a library that tries on after a refusal tries for `bootstrap_s`; `waits_s`
-    is how long a refusal, or a first answer, is waited for.
+    `lasts_s` is for members that stay, `session_s` how long a login of theirs is good for; a library that tries
+    on after a refusal tries for `bootstrap_s`; `waits_s` is how long a refusal, or a first answer, is waited for.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Cell:
     topic: str
     group: str
     lasts_s: float
+    session_s: float
     bootstrap_s: float
     waits_s: float
     mechanism: str | None = None
@@ -121,8 +124,9 @@ class Stay:
         self._commits = 0
         self._rebalances = 0
         self._failures: set[str] = set()
-        self._first: set[int] = set()
-        self._opened: set[int] = set()
+        self._seen_since_s: dict[int, float] = {}
+        self._opened = 0
+        self._longest_s = 0.0
 
     def goes_on(self) -> bool:
         """Whether another commit is due, which is waited for."""
@@ -131,11 +135,21 @@ class Stay:
             require(time.monotonic() < self._settles_by_s, f"does not settle: {self._failures}")
             if self._in_a_row == COMMITS:
                 self._end_s = time.monotonic() + self._cell.lasts_s
-                self._first = established(self._cell.port)
                 self._failures.clear()
+                self._look()
+                self._opened = 0
             return True
-        self._opened |= established(self._cell.port) - self._first
+        self._look()
         return time.monotonic() < self._end_s
+
+    def _look(self) -> None:
+        """What connections there are; one that is gone begins anew should its port come again."""
+        now_s, ports = time.monotonic(), established(self._cell.port)
+        self._opened += len(ports - self._seen_since_s.keys())
+        self._seen_since_s = {port: self._seen_since_s.get(port, now_s) for port in ports}
+        self._longest_s = max(
+            [self._longest_s, *(now_s - since_s for since_s in self._seen_since_s.values())]
+        )
 
     def assigned(self) -> None:
         self._rebalances += self._end_s is not None
@@ -152,9 +166,14 @@ class Stay:
     def outcome(self) -> Outcome:
         """Whether it went on as a member all the time, and over the connections that it had."""
         require(self._commits >= COMMITS, f"{self._commits} commits, {self._failures}")
-        connections = "kept" if len(self._opened) <= LATE else "replaced"
-        details = {"rebalances": self._rebalances, "connections": connections}
+        details = {"rebalances": self._rebalances, "connections": self._connections()}
         return Outcome(SERVED, ", ".join(sorted(self._failures)), details)
+
+    def _connections(self) -> str:
+        """A connection outlives a session where the client logs in again over it, and nowhere else."""
+        if self._longest_s < OUTLIVED * self._cell.session_s:
+            return "replaced"
+        return "kept" if self._opened <= LATE else f"{self._opened} opened"
 
 
 def established(port: int) -> set[int]:
