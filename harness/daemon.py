@@ -36,8 +36,6 @@ class MusterDaemon(ServerProcess):
     alone; `tree` is the folder with the packages that it runs; `listeners` are those beside PLAINTEXT.
     """
 
-    start_timeout_s = 20.0
-
     def __init__(
         self,
         data_dir: Path,

@@ -12,7 +12,7 @@ from coordinator.daemon.daemon import serve
 from coordinator.settings.model import Settings
 from storage.files import Files
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 class Daemon:

@@ -8,6 +8,7 @@ speaks one Kafka request by hand (ApiVersions v0), so that a harness never leans
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import select
@@ -18,6 +19,7 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -33,12 +35,20 @@ LOG_TAIL_BYTES = 6_000  # Enough for a stack trace, little enough to read in a t
 T = TypeVar("T")
 
 
+_given: set[int] = set()
+"""The ports that this process was given."""
+
+
 def free_port(others: Collection[int] = ()) -> int:
-    """A loopback port, none of `others`, on which nothing listens now; another process may take it meanwhile."""
-    for _ in range(200):
+    """A loopback port, none of `others`, on which nothing listens now; it is given to nobody else here.
+
+    A server listens seconds later, and does not while it is restarted: no other test may have its port meanwhile.
+    """
+    for _ in range(1000):
         port = random.choice(PORT_RANGE)
-        if port in others:
+        if port in others or port in _given or not _is_reserved(port):
             continue
+        _given.add(port)
         with socket.socket() as probe:
             # As servers do: a port with connections in TIME_WAIT counts as free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -46,6 +56,21 @@ def free_port(others: Collection[int] = ()) -> int:
                 probe.bind((HOST, port))
                 return port
     raise RuntimeError(f"no free port in {PORT_RANGE}")
+
+
+def _is_reserved(port: int) -> bool:
+    """Whether this process has the port now, which it then has to its end, however that comes about."""
+    try:
+        fcntl.lockf(_register(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False  # Another process has it.
+    return True
+
+
+@cache
+def _register() -> int:
+    """A file without content: who has the lock on a byte has that port. Not in TMPDIR, which some tests watch."""
+    return os.open(f"/tmp/muster-ports-{os.getuid()}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def wait_until(

@@ -78,7 +78,7 @@ class Worker:
     def finish(self, deadline_s: float = DEADLINE_S) -> list[Event]:
         """Wait until the process ends by itself with status 0; return its events."""
         self.wait_for(lambda: self._process.poll() is not None, f"{self.name} ends", deadline_s, may_end=True)
-        self._reader.join(5)
+        self._reader.join(DEADLINE_S)
         assert self._process.returncode == 0, f"status {self._process.returncode}\n{self.story()}"
         return self.events
 
@@ -120,7 +120,7 @@ class Worker:
         """SIGTERM, for programs that end in good order on it; waits, and returns the status they end with."""
         self._process.terminate()
         status = self._process.wait(DEADLINE_S)
-        self._reader.join(5)
+        self._reader.join(DEADLINE_S)
         return status
 
     def request_stop(self) -> None:
@@ -133,8 +133,8 @@ class Worker:
         """SIGKILL, as a crash: its client leaves no group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(10)
-        self._reader.join(5)
+        self._process.wait(DEADLINE_S)
+        self._reader.join(DEADLINE_S)
 
     def pause(self) -> None:
         """SIGSTOP: a process that sleeps, as one on a machine that was suspended does."""

@@ -9,7 +9,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 
 /** How a client process talks to the test that started it; the Python side is workers/reporting.py. */
 final class Reporting {
-    static final long STEP_DEADLINE_S = 20;
+    static final long STEP_DEADLINE_S = 60;
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private Reporting() {}
