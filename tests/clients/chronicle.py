@@ -23,7 +23,7 @@ from harness.processes import wait_until
 from protocol.consumer import decode_assignment
 
 OFFSETS_TOPIC, BEHIND_GATEWAY = "__consumer_offsets", "__muster_offsets"
-HISTORY_DEADLINE_S = 20
+HISTORY_DEADLINE_S = 60
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from harness.messages import offset_of, partition_of, value_of
 from harness.observer import Settings
 from harness.processes import wait_until
 
-TIMEOUT_S = 20
-SETTLED_S = 45  # A dead worker's transaction has to time out first.
+TIMEOUT_S = 60
+SETTLED_S = 75  # A dead worker's transaction has to time out first.
 
 
 class CommittedView:

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
 from coordinator.effects import GroupEvent
 from harness.observer import Observer, unique
 from harness.processes import wait_until
@@ -27,6 +29,9 @@ T = TypeVar("T")
 PARTITIONS = 6
 COMMIT_VERSION = 8
 BATCH = 30
+ALTER_S = 60.0
+LONG_SESSION_MS = 20_000
+"""So long that on a busy machine the next client starts in it, and nobody is put out who is well."""
 PAUSE_S = 0.05  # 600 records a second: members are always in the middle of some.
 
 
@@ -55,6 +60,16 @@ class Group:
         values = [f"record-{next(self._numbers)}" for _ in range(count)]
         self._observer.write(self.topic, values)
         self.written += values
+
+    def set_sessions(self, timeout_ms: int) -> None:
+        """Let sessions of members by the new protocol last so long."""
+        entry = ConfigEntry(
+            "consumer.session.timeout.ms", str(timeout_ms), incremental_operation=AlterConfigOpType.SET
+        )
+        asked = ConfigResource(ResourceType.GROUP, self.name, incremental_configs=[entry])
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        (done,) = admin.incremental_alter_configs([asked]).values()
+        done.result(ALTER_S)
 
     def grow(self, partitions: int) -> None:
         """Grow the topic to `partitions` partitions, which are all to be shared from now on."""

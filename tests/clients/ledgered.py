@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from harness.observer import Observer
 from harness.processes import ServerProcess
@@ -26,7 +25,6 @@ QUIET_ROWS = 50
 """Of the last partition, which gets no more: an offset that is lost there is not made good by the next commit."""
 SAMPLE_S = 0.1
 OFFSET_FETCH_S = 5.0
-ALTER_S = 30.0
 
 
 class OffsetWatch:
@@ -84,16 +82,6 @@ class LedgeredGroup(Group):
         worker = self._fleet.start(family, "ledger", group=self.name, topics=[self.topic], **config)
         self._members.append(worker)
         return worker
-
-    def set_sessions(self, timeout_ms: int) -> None:
-        """Let sessions of members by the new protocol last so long."""
-        entry = ConfigEntry(
-            "consumer.session.timeout.ms", str(timeout_ms), incremental_operation=AlterConfigOpType.SET
-        )
-        asked = ConfigResource(ResourceType.GROUP, self.name, incremental_configs=[entry])
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        (done,) = admin.incremental_alter_configs([asked]).values()
-        done.result(ALTER_S)
 
     def end_broker(self, how: str) -> None:
         """End the broker, by "restart" (SIGTERM) or "kill", and start it again."""

@@ -22,7 +22,7 @@ SECURED = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
     "super.users": "User:ANONYMOUS",
 }
-IN_FORCE_S = 15.0
+IN_FORCE_S = 60.0
 
 ADD, LIST, REMOVE = "--add", "--list", "--remove"
 ALICE, BOB = ("--allow-principal", "User:alice"), ("--deny-principal", "User:bob")

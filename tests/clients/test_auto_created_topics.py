@@ -22,7 +22,7 @@ from harness.observer import unique
 from harness.processes import ServerProcess
 from tests.clients.conftest import TARGETS
 
-TIMEOUT_S: Final = 30
+TIMEOUT_S: Final = 90
 ROOT: Final = Path(__file__).resolve().parents[2]
 EXAMPLE_ADDRESS: Final = "127.0.0.1:9092"
 ORDERS: Final = 10

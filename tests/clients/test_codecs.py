@@ -8,7 +8,7 @@ import pytest
 
 from harness.observer import Observer, codecs_on_disk
 from harness.processes import ServerProcess, wait_until
-from tests.clients.fleet import PYTHON_FAMILIES, Fleet
+from tests.clients.fleet import DEADLINE_S, PYTHON_FAMILIES, Fleet
 from tests.clients.workers.payloads import CODECS, RECORDS_PER_LABEL, labels
 
 RECORDS_PER_FAMILY = len(labels("any")) * RECORDS_PER_LABEL
@@ -76,7 +76,9 @@ def write(families: tuple[str, ...], writers: Fleet, observer: Observer) -> Writ
 
 
 def await_written(topic: str, observer: Observer) -> None:
-    wait_until(lambda: observer.log_ends(topic, 1)[0] == RECORDS_PER_FAMILY, f"{topic} is written", 20)
+    wait_until(
+        lambda: observer.log_ends(topic, 1)[0] == RECORDS_PER_FAMILY, f"{topic} is written", DEADLINE_S
+    )
 
 
 def read_everything(reader: str, written: Written, fleet: Fleet) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from harness.observer import Observer
 from tests.clients.fleet import Fleet
-from tests.clients.groups import Group, values_seen
+from tests.clients.groups import LONG_SESSION_MS, Group, values_seen
 
 NEW = {"protocol": "consumer"}
 KILL_AFTER_RECORDS = 50
@@ -43,6 +43,7 @@ def test_a_group_survives_a_kill_and_a_join(group: Group, family: str, assignor:
 
 @pytest.mark.usefixtures("java")
 def test_two_libraries_share_a_topic_and_nothing_is_read_twice(group: Group) -> None:
+    group.set_sessions(LONG_SESSION_MS)
     leaver, *others = (group.start(each, **NEW) for each in ("confluent", "java", "java"))
     group.await_shared(leaver, *others)
     group.write()

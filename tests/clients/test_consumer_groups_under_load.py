@@ -10,14 +10,12 @@ import pytest
 from harness.observer import Observer
 from harness.processes import ServerProcess
 from tests.clients.fleet import Fleet, Worker
-from tests.clients.groups import Group, shares_of, values_seen
+from tests.clients.groups import LONG_SESSION_MS, Group, shares_of, values_seen
 from tests.clients.ledgered import LedgeredGroup
 
 NEW = {"protocol": "consumer"}
 PARTITIONS = 8  # Each of four members has two, so a busy one.
 RECORDS = 100
-LONG_SESSION_MS = 20_000
-"""So long that the next client starts in it on a busy machine."""
 UNRELEASED = {
     "java": "UnreleasedInstanceIdException",
     "confluent": "The instance ID is still used by another member in the consumer group",
@@ -67,6 +65,7 @@ def test_members_join_leave_and_crash(ledgered: LedgeredGroup, family: str) -> N
 @pytest.mark.parametrize("ends", ["restart", "kill"])
 def test_the_coordinator_ends_and_comes_back(own_ledgered: LedgeredGroup, family: str, ends: str) -> None:
     """Members go on with what they have, and nothing is read again: a commit that had no answer is repeated."""
+    own_ledgered.set_sessions(LONG_SESSION_MS)
     members = [own_ledgered.start(family, **NEW) for _ in range(3)]
     own_ledgered.await_shared(*members)
     own_ledgered.await_under_way(*members)
@@ -82,6 +81,7 @@ def test_the_coordinator_ends_and_comes_back(own_ledgered: LedgeredGroup, family
 
 def test_a_static_member_restarts(ledgered: LedgeredGroup, family: str) -> None:
     """It closes and comes back, and the other member notices nothing (A9, A12)."""
+    ledgered.set_sessions(LONG_SESSION_MS)
     static, other = (ledgered.start(family, **NEW, instance_id=name) for name in ("one", "two"))
     ledgered.await_shared(static, other)
     owned, noticed = last_share(static), len(other.of("owns"))
@@ -137,6 +137,7 @@ def test_an_expression_takes_up_topics_that_are_made_later(
 
 def test_a_topic_grows_under_load(quick_fleet: Fleet, watcher: Observer, family: str) -> None:
     group = Group(quick_fleet, watcher)
+    group.set_sessions(LONG_SESSION_MS)
     members = [group.start(family, **NEW) for _ in range(2)]
     group.await_shared(*members)
     with group.steady_writer():

@@ -17,7 +17,7 @@ COOPERATIVE = ("confluent", "kafka_python", "java")
 def test_what_a_member_keeps_is_never_revoked_from_it(family: str, fleet: Fleet, observer: Observer) -> None:
     """A third member joins two busy ones, in two rebalances: one to give up, one to hand out."""
     group = Group(fleet, observer)
-    config = {"assignor": "cooperative-sticky"}
+    config = {"assignor": "cooperative-sticky", "session_timeout_ms": 30_000}  # Nobody is to be put out.
     staying = [group.start(family, **config) for _ in range(2)]
     group.await_shared(*staying)
     generations_before = group.generations()[-1].number

@@ -20,7 +20,8 @@ from tests.clients.groups import Group
 from tests.topics.requests import produce_request
 from tests.topics.world import batch
 
-FULL_S = 8  # Longer than a session, which is 6 s.
+SESSION_MS = 10_000
+FULL_S = 12  # Longer than a session.
 NO_ROOM = "no room on the disk"
 PRODUCE_VERSION = 9
 
@@ -45,7 +46,7 @@ def test_a_full_disk_costs_a_group_neither_a_member_nor_a_commit_nor_a_record(
     family: str, group: Group, fillable: FaultyDaemon
 ) -> None:
     """Members have read and not committed yet; a producer is in the middle of its work."""
-    members = [group.start(family, holds=True) for _ in range(2)]
+    members = [group.start(family, holds=True, session_timeout_ms=SESSION_MS) for _ in range(2)]
     group.await_shared(*members)
     group.write()
     for member in members:

@@ -11,7 +11,7 @@ import pytest
 
 from harness.observer import Observer, unique
 from harness.processes import wait_until
-from tests.clients.fleet import Fleet, Worker
+from tests.clients.fleet import DEADLINE_S, Fleet, Worker
 
 TOPICS = "TopicCommand"
 PRODUCER = "ConsoleProducer"
@@ -142,7 +142,7 @@ def start_group(fleet: Fleet, observer: Observer) -> tuple[str, str, Worker]:
         *("--command-property", "auto.commit.interval.ms=200"),
     )
     consumer.wait_for(lambda: len(consumer.text.splitlines()) == RECORDS, "the console consumer reads")
-    wait_until(lambda: observer.committed(group, topic) == {0: RECORDS}, "its commit", 20)
+    wait_until(lambda: observer.committed(group, topic) == {0: RECORDS}, "its commit", DEADLINE_S)
     return topic, group, consumer
 
 

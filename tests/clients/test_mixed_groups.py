@@ -23,7 +23,11 @@ def test_java_and_python_libraries_share_a_topic(
 
 def share_a_topic(group: Group, families: tuple[str, ...]) -> None:
     """All members read; the first (often the leader) leaves and its share moves on; then it joins again."""
-    leaver, *others = (group.start(family, assignor="range") for family in families)
+    config = {
+        "assignor": "range",
+        "session_timeout_ms": 30_000,
+    }  # Nobody is to be put out: each row is read once.
+    leaver, *others = (group.start(family, **config) for family in families)
     group.await_shared(leaver, *others)
     group.write()
     group.await_everything_read(leaver, *others)
@@ -31,7 +35,7 @@ def share_a_topic(group: Group, families: tuple[str, ...]) -> None:
     group.await_shared(*others)
     group.write()
     group.await_everything_read(leaver, *others)
-    returned = group.start(families[0], assignor="range")
+    returned = group.start(families[0], **config)
     group.await_shared(returned, *others)
     group.write()
     seen = group.await_everything_read(leaver, returned, *others)

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.xdist_group("secured tools")
 
 CONFIGS, ACLS, TOKENS = "kafka.admin.ConfigCommand", "AclCommand", "DelegationTokenCommand"
 MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
-IN_FORCE_S: Final = 15.0
+IN_FORCE_S: Final = 60.0
 PLAIN, ALICE, STRANGER = "plain", USER, "stranger"
 """Who runs a tool: a super user over PLAINTEXT, alice, and one with a wrong password."""
 

@@ -32,7 +32,9 @@ def test_a_slow_disk_costs_a_group_time_and_nothing_else(slow: FaultyDaemon, tmp
     fleet = Fleet(slow.bootstrap, tmp_path)
     group = Group(fleet, Observer(slow.bootstrap), partitions=len(FAMILIES))
     try:
-        members = [group.start(family, assignor="range") for family in FAMILIES]
+        # Longer sessions than a busy machine stands still: heartbeats wait for commits that are on their way.
+        config = {"assignor": "range", "session_timeout_ms": 20_000}
+        members = [group.start(family, **config) for family in FAMILIES]
         group.await_shared(*members)
         ids, generations = group.member_ids(), len(group.generations())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 from harness.messages import key_of, value_of
@@ -52,9 +53,16 @@ def test_a_word_count_is_right_though_it_is_killed_in_the_middle(
     first = start()
     watcher.write(source, lines[: LINES // 2])
     first.wait_for(lambda: len(view.values()) > expected.total() // 8, "the first counts")
-    watcher.write(source, lines[LINES // 2 :])
-    first.wait_for(view.has_open_transaction, "a transaction with counts")
+    rest = iter(lines[LINES // 2 :])
+
+    def is_amid_a_transaction() -> bool:
+        """Each is open for half a second at most: line by line there are many of them to be looked at in time."""
+        watcher.write(source, islice(rest, 1))
+        return view.has_open_transaction()
+
+    first.wait_for(is_amid_a_transaction, "a transaction with counts")
     first.kill()
+    watcher.write(source, rest)
     seen = len(view.values())
     second = start()
     second.wait_for(lambda: len(view.values()) >= expected.total(), "all counts")

@@ -59,7 +59,7 @@ def walk_consumer(family: str, fleet: Fleet, observer: Observer) -> None:
         records=RECORDS,
         base_ms=base_ms,
     )
-    worker.finish(deadline_s=90)
+    worker.finish(deadline_s=150)
     assert sorted(event["step"] for event in worker.of("step")) == sorted(CONSUMER_WALK)
     # Closed, not crashed: the last member left, so its session need not expire.
     assert observer.state(group) == "EMPTY"

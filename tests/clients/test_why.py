@@ -89,7 +89,7 @@ def test_a_coordinator_that_restarted(target: str, own_quick_broker: ServerProce
     fleet = Fleet(own_quick_broker.bootstrap, tmp_path)
     try:
         group = Group(fleet, Observer(own_quick_broker.bootstrap))
-        first, second = members(group, "confluent", 2, session_timeout_ms=30_000)
+        first, second = members(group, "confluent", 2, session_timeout_ms=60_000)
         own_quick_broker.restart()
         group.reconnect()
         group.await_shared(first, second)
@@ -101,9 +101,9 @@ def test_a_coordinator_that_restarted(target: str, own_quick_broker: ServerProce
 
 
 def test_a_rebalance_that_waits_for_a_member(target: str, group: Group, anywhere: Why) -> None:
-    sleeper, _ = members(group, "confluent", 2, session_timeout_ms=30_000)
+    sleeper, _ = members(group, "confluent", 2, session_timeout_ms=60_000)
     sleeper.pause()
-    group.start("confluent", client_id="app-3", **RANGE, session_timeout_ms=30_000)
+    group.start("confluent", client_id="app-3", **RANGE, session_timeout_ms=60_000)
     group.await_state("PREPARING_REBALANCING")
     if target == "muster":
         lines = anywhere.says(group, JOINED, is_over=False)

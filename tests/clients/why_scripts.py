@@ -218,7 +218,7 @@ def new_partitions_of_a_consumer_group(group: Group) -> None:
 
 
 def scaled_out(group: Group) -> None:
-    (first,) = members(group, "confluent", 1, session_timeout_ms=30_000)
+    (first,) = members(group, "confluent", 1, session_timeout_ms=60_000)
     first.pause()  # It holds the join phase open until both others are in.
     second = group.start("confluent", client_id="app-2", **RANGE)
     _await_members(group, 2)
@@ -229,7 +229,7 @@ def scaled_out(group: Group) -> None:
 
 
 def static_restart(group: Group) -> None:
-    config: dict[str, Any] = {"static": True, "session_timeout_ms": 30_000}
+    config: dict[str, Any] = {"static": True, "session_timeout_ms": 60_000}
     first, second = members(group, "confluent", 2, **config)
     second.kill()
     again = group.start("confluent", client_id="app-2", instance_id="i-2", **RANGE | config)

@@ -52,7 +52,7 @@ def produce(codec: str) -> object:
         bootstrap_servers=BOOTSTRAP, acks="all", compression_type=None if codec == "none" else codec
     )
     sent = [producer.send(TOPIC, b"value %d" % n, b"key", partition=n % 2) for n in range(RECORDS)]
-    offsets = [each.get(timeout=20).offset for each in sent]
+    offsets = [each.get(timeout=60).offset for each in sent]
     producer.close()
     return offsets[-1]
 
@@ -60,7 +60,7 @@ def produce(codec: str) -> object:
 def produce_too_much() -> object:
     producer = kafka.KafkaProducer(bootstrap_servers=BOOTSTRAP, max_request_size=10_000_000)
     try:
-        return producer.send(TOPIC, b"x" * 2_000_000).get(timeout=20).offset
+        return producer.send(TOPIC, b"x" * 2_000_000).get(timeout=60).offset
     finally:
         producer.close()
 

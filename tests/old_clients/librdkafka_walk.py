@@ -19,7 +19,7 @@ CODECS = ("none", "gzip", "snappy", "lz4")
 COPY = 2  # RD_KAFKA_MSG_F_COPY.
 CONF_OK, NO_ERROR, PARTITION_END = 0, 0, -191
 BEGINNING, UNASSIGNED = -2, -1
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 60_000
 
 
 class Message(Structure):

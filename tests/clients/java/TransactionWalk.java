@@ -81,7 +81,7 @@ final class TransactionWalk {
     }
 
     private void timeout() throws Exception {
-        producer = newProducer("-late", 1_000);
+        producer = newProducer("-late", 4_000);
         write("late");
         Reporting.eventually("the coordinator aborts what no producer ends",
             () -> end("read_committed") == end("read_uncommitted"));

@@ -26,7 +26,7 @@ async def relay(config: Config) -> None:
     producer = AIOKafkaProducer(
         bootstrap_servers=config["bootstrap"],
         transactional_id=config["transactional_id"],
-        transaction_timeout_ms=10_000,
+        transaction_timeout_ms=30_000,  # Longer than it sleeps and the broker is away, one after the other.
     )
     consumer = AIOKafkaConsumer(
         bootstrap_servers=config["bootstrap"],

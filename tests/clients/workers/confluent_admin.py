@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 
 from harness.reporting import Config, eventually, report, require, require_equal, step
 
-TIMEOUT_S = 15
+TIMEOUT_S = 60
 
 
 def admin(config: Config) -> None:

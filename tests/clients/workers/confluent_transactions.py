@@ -13,7 +13,7 @@ from harness.messages import value_of
 from harness.reporting import Config, eventually, require, require_equal
 from tests.clients.workers.transaction_walk import READ_COMMITTED, TransactionWalk
 
-TIMEOUT_S = 15
+TIMEOUT_S = 60
 
 
 class ConfluentWalk(TransactionWalk[Producer, Consumer]):

@@ -122,7 +122,7 @@ class Walk:
             done = self.consumer.commit(offsets=[self._partition(0, 7)], asynchronous=False)
             require_equal([(tp.offset, tp.error) for tp in done], [(7, None)], "committed")
         with step("committed"):
-            found = self.consumer.committed(self._both(), timeout=10)
+            found = self.consumer.committed(self._both(), timeout=60)
             require_equal([tp.offset for tp in found], [7, -1001], "committed offsets")
         with step("commit_async"):
             self.commits.clear()
@@ -131,7 +131,7 @@ class Walk:
             self._require_committed(self.records, self.records)
 
     def _require_committed(self, first: int, second: int) -> None:
-        found = self.consumer.committed(self._both(), timeout=10)
+        found = self.consumer.committed(self._both(), timeout=60)
         require_equal([tp.offset for tp in found], [first, second], "committed offsets")
 
     def _pause_and_resume(self) -> None:
@@ -158,7 +158,7 @@ class Walk:
             self._require_only_new_records()
         with step("seek_to_timestamp"):
             asked = self._partition(1, self.base_ms + 20_500)
-            found = self.consumer.offsets_for_times([asked], timeout=10)
+            found = self.consumer.offsets_for_times([asked], timeout=60)
             require_equal(found[0].offset, 21, "first offset at or after the timestamp")
             self.consumer.seek(found[0])
             require_equal(
@@ -186,7 +186,7 @@ class Walk:
             if not positions:
                 return  # Assigned, but nothing read yet.
             consumer.commit(offsets=positions, asynchronous=False)
-            found = consumer.committed(positions, timeout=10)
+            found = consumer.committed(positions, timeout=60)
             require_equal(_offsets(found), _offsets(positions), "committed on revocation")
             revocations.append(_offsets(positions))
 

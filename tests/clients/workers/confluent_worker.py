@@ -95,7 +95,7 @@ def produce(config: Config) -> None:
                 headers=[*payloads.headers(label, number)],
                 on_delivery=_require_delivered,
             )
-        require(producer.flush(20) == 0, f"{label}: not all delivered")
+        require(producer.flush(60) == 0, f"{label}: not all delivered")
     report("produced")
 
 

@@ -13,7 +13,7 @@ from kafka.structs import OffsetAndMetadata
 from harness.reporting import Config, eventually, require
 from tests.clients.workers.transaction_walk import READ_COMMITTED, TransactionWalk
 
-TIMEOUT_S = 15
+TIMEOUT_S = 60
 
 
 class KafkaPythonWalk(TransactionWalk[KafkaProducer, KafkaConsumer]):

@@ -173,7 +173,7 @@ class Walk:
 
     def _write_one(self) -> None:
         producer = KafkaProducer(bootstrap_servers=self.bootstrap)
-        producer.send(self.topic, b"new", partition=0).get(timeout=10)
+        producer.send(self.topic, b"new", partition=0).get(timeout=60)
         producer.close()
 
     def _rebalance(self) -> None:

@@ -99,7 +99,7 @@ def produce(config: Config) -> None:
             for number in range(payloads.RECORDS_PER_LABEL)
         ]
         for record in sent:
-            record.get(timeout=20)
+            record.get(timeout=60)
         producer.close()
     report("produced")
 

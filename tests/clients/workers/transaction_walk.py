@@ -13,6 +13,8 @@ from typing import Any, Generic, TypeVar
 from harness.reporting import Config, eventually_async, require, require_equal, step
 
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
+LATE_MS = 4_000
+"""The timeout of a transaction that nobody ends. Its record is to be there before, also on a busy machine."""
 
 P = TypeVar("P")  # A producer of the library,
 C = TypeVar("C")  # and a consumer.
@@ -77,7 +79,7 @@ class TransactionWalk(ABC, Generic[P, C]):
 
     async def timeout(self) -> None:
         with step("timeout"):
-            self.producer = await self.new_producer("-late", 1000)
+            self.producer = await self.new_producer("-late", LATE_MS)
             await self.write("late")
             await eventually_async(self.is_settled, "the coordinator aborts what no client ends")
             self.require_overdue(await self.failure())

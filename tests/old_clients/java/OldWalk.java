@@ -26,7 +26,7 @@ import org.apache.kafka.common.TopicPartition;
  */
 public final class OldWalk {
     private static final int RECORDS = 20;
-    private static final long DEADLINE_MS = 30_000;
+    private static final long DEADLINE_MS = 60_000;
 
     private final String bootstrap;
     private final String topic;
