@@ -468,6 +468,8 @@ def test_only_what_comes_is_reported_and_compared_with_what_was(
     script = Script(kafka, fleet, store, "confluent", "consumer")
     first = script.start("app-1")
     first.wait_for_event("owns")
+    watcher = Observer(kafka.bootstrap)
+    wait_until(lambda: watcher.owned(script.group), "the broker has heard that it owns", DEADLINE_S)
     with observing(kafka, "--store", str(store), "--from", "latest") as process:
         wait_until(lambda: is_at(store, ends(kafka.bootstrap)), "the log is read", DEADLINE_S)
         assert script.events() == ()

@@ -96,7 +96,7 @@ class Leader:
         for _ in range(count):
             self._joined += 1
             request = join(self._member_id)
-            request.group_id, request.session_timeout_ms = self.group, 30_000
+            request.group_id, request.session_timeout_ms = self.group, 300_000
             request.protocols[0].metadata = str(self._joined).encode()
             joined = self._client.ask(request, JOIN_VERSION)
             self._member_id = joined.member_id

@@ -20,7 +20,7 @@ from protocol.errors import DecodeError
 TOPIC = "__consumer_offsets"
 PARTITIONS = 2
 MINUTE_MS = 60_000
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.runner import run
 from tests.observe.offsets_log import OffsetsLog, member
-from tests.spark.provoked_rebalances import ProvokedRebalance, RebalanceProvoker
+from tests.spark.provoked_rebalances import DEADLINE_S, ProvokedRebalance, RebalanceProvoker
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -167,7 +167,9 @@ def done(
         provoke()
     provoker.begin_a_rebalance_for_the_restart()
     wait_until(
-        lambda: has_event(observer, "restarted", "PreparingRebalance"), "the rebalance is recorded", 10
+        lambda: has_event(observer, "restarted", "PreparingRebalance"),
+        "the rebalance is recorded",
+        DEADLINE_S,
     )
     run_job(spark, daemon.bootstrap, out, "rebalances")
     daemon.kill()
@@ -180,7 +182,7 @@ def done(
         provoker.with_stock_clients,
     ):
         provoke()
-    wait_until(lambda: has_event(observer, "stock", "Empty"), "the last of all is recorded", 10)
+    wait_until(lambda: has_event(observer, "stock", "Empty"), "the last of all is recorded", DEADLINE_S)
     log = observer.read(TOPIC, 0)
     run_job(spark, daemon.bootstrap, out, "rebalances")
     run_job(spark, daemon.bootstrap, out, "members")

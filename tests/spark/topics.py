@@ -18,7 +18,7 @@ from harness.processes import ServerProcess
 PARTITIONS = 3
 FIRST_MS = time.time_ns() // 1_000_000 - 3_600_000  # An hour ago: older still, and retention would take it.
 QUERY_TIMEOUT_S = 90
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 POLL_S = 0.5
 
 

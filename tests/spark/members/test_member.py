@@ -27,7 +27,7 @@ from tests.spark.provoked_rebalances import WireMember, rejoin
 
 pytestmark = pytest.mark.xdist_group("spark")
 PARTITIONS = 4
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 RANGE = {"partition.assignment.strategy": "range"}
 
 
@@ -362,7 +362,7 @@ def test_a_group_that_stands_still_with_rows_to_read_ends_the_run(
 ) -> None:
     """A log that has become shorter than it was at the start never comes to its end."""
     write(observer, topic, 8)
-    plan = plan_for(broker.bootstrap, group, topic, Sink().process, stall_timeout_s=1.5)
+    plan = plan_for(broker.bootstrap, group, topic, Sink().process, stall_timeout_s=8.0)
     longer = {where: end + 5 for where, end in (plan.ends or {}).items()}
     with pytest.raises(MembersError, match=rf"4 partitions are not at their ends: {topic}-\d at 2 of 7"):
         run_threads(replace(plan, ends=longer))

@@ -127,7 +127,7 @@ def test_more_members_than_slots_are_refused_at_once_with_the_numbers(
         MembersError, match=r"3 members need 3 free slots at once, and local\[2\] has 2: 2 slots"
     ):
         members.run(spark, broker.bootstrap, group, [topic], 3, nothing)
-    assert time.monotonic() - started < 5, "Spark's own check takes ten minutes"
+    assert time.monotonic() - started < 60, "Spark's own check takes ten minutes"
 
 
 def test_slots_that_another_job_takes_are_not_free(
@@ -216,7 +216,7 @@ def test_a_group_of_something_else_than_consumers_is_refused(
     with WireClient(broker.bootstrap) as client:
         join = JoinGroupRequest(
             group_id=group,
-            session_timeout_ms=10_000,
+            session_timeout_ms=60_000,  # It sends no heartbeats.
             rebalance_timeout_ms=10_000,
             member_id="",
             protocol_type="connect",
