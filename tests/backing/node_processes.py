@@ -87,13 +87,18 @@ def owners(bootstrap: str) -> list[int]:
 
 
 def wait_for_owners(nodes: list[MusterDaemon], node_ids: set[int]) -> None:
-    """Wait until all these nodes name the same owners, who are these."""
+    """Wait until all these nodes name the same owners, who are these, and these serve.
+
+    Who takes a shard from a node that stood still is named at once, and serves when that one's lease is over.
+    """
 
     def agree() -> bool:
         named = [owners(each.bootstrap) for each in nodes]
         return all(each == named[0] for each in named) and set(named[0]) == node_ids
 
     wait_until(agree, f"all shards are owned by {sorted(node_ids)}", PATIENCE_S)
+    for group in groups_of_all_shards():
+        fetch_at_its_coordinator(nodes, group)
 
 
 def fetch_request(*groups: str) -> OffsetFetchRequest:

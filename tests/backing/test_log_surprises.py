@@ -44,7 +44,7 @@ async def set_on_all_brokers(cluster: BackingCluster, name: str, value: str | No
 
 async def refused_in_the_end(cluster: BackingCluster) -> None:
     """A broker hears of its settings in a moment."""
-    for _ in range(100):
+    for _ in range(600):
         await check_brokers(cluster)
         await asyncio.sleep(0.1)
 

@@ -31,7 +31,7 @@ CONFIG = {
     "auto.create.topics.enable": "false",
     "muster.groups.include": "ours.*",
 }
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 class Both(Gateway):

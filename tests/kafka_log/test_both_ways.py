@@ -253,7 +253,7 @@ def formatted(formatter: str, muster: MusterDaemon, tmp_path: Path) -> list[Any]
     try:
         text = fleet.run_tool(
             CONSUMER,
-            *("--topic", OFFSETS, "--from-beginning", "--max-messages", str(count), "--timeout-ms", "20000"),
+            *("--topic", OFFSETS, "--from-beginning", "--max-messages", str(count), "--timeout-ms", "60000"),
             *("--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
         )
     finally:

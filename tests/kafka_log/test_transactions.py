@@ -29,7 +29,7 @@ from storage.producers.producer_snapshot import snapshot_offsets
 from tests.batches import encode_batch
 
 TOPIC, PARTITION = "transactions", "transactions-0"
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 CONFIG = LogConfig(flush_messages=1)
 
 pytestmark = [pytest.mark.xdist_group("kafka log"), pytest.mark.timeout(300)]

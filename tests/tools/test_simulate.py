@@ -212,7 +212,7 @@ def test_a_daemon_serves_it(history: History, tmp_path: Path) -> None:
         admin = AdminClient({"bootstrap.servers": daemon.bootstrap})
         stored = [group for shard in history.loaded() for group in shard.stored.values()]
         expected = {group.group_id: "STABLE" if group.members else "EMPTY" for group in stored}
-        wait_until(lambda: _states(admin) == expected, "the groups, as the simulated left them", 20)
+        wait_until(lambda: _states(admin) == expected, "the groups, as the simulated left them", 60)
         _check_offsets(history, admin)
         _check_log_ends(history, admin)
     finally:
