@@ -31,7 +31,7 @@ QUICK = {
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "500",
 }
-TEST_TIMEOUT_S = 180  # Several waits of up to 45 s each, all late, would be a failure anyway.
+TEST_TIMEOUT_S = 300  # Several waits of up to 90 s each, all late, would be a failure anyway.
 TARGETS = {"muster": RecordingDaemon, "kafka": KafkaBroker, "gateway": Gateway}
 
 

@@ -45,6 +45,7 @@ from muster.observe.commands import Extent, Output, observe
 from muster.observe.reading import read_stored_history
 from muster.observe.store import STATE, open_events
 from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from tests.clients.conftest import QUICK
 from tests.clients.fleet import ROOT, Fleet, Worker
@@ -258,10 +259,10 @@ def test_a_generation_whose_assignment_never_came_is_a_gap(kafka: KafkaBroker, t
         unique("group"), watcher.create_topic("observed", 1), {0: 0}
     )  # From then on there are groups.
     with WireClient(kafka.bootstrap) as client:
-        first = client.ask(join(), JOIN_VERSION)
+        first = client.ask(staying(), JOIN_VERSION)
         client.ask(sync(first), SYNC_VERSION)
         for metadata in (b"second", b"third"):
-            again = join(first.member_id)
+            again = staying(first.member_id)
             again.protocols[0].metadata = metadata
             latest = client.ask(again, JOIN_VERSION)
         client.ask(sync(latest), SYNC_VERSION)
@@ -298,14 +299,14 @@ def test_ids_and_leader_are_those_that_the_members_were_told(kafka: KafkaBroker,
         WireClient(kafka.bootstrap, "a") as second,
         ThreadPoolExecutor() as pool,
     ):
-        alone = first.ask(join(group_id=group), JOIN_VERSION)
+        alone = first.ask(staying(group_id=group), JOIN_VERSION)
         first.ask(synced(alone, group), SYNC_VERSION)
-        waits = pool.submit(second.ask, join(group_id=group), JOIN_VERSION)
+        waits = pool.submit(second.ask, staying(group_id=group), JOIN_VERSION)
         alive = beat(alone)
         alive.group_id = group
         joins = ErrorCode.REBALANCE_IN_PROGRESS
         wait_until(lambda: first.ask(alive, BEAT_VERSION).error_code == joins, "the second joins", DEADLINE_S)
-        told = first.ask(join(alone.member_id, group), JOIN_VERSION), waits.result()
+        told = first.ask(staying(alone.member_id, group), JOIN_VERSION), waits.result()
         for client, answer in zip((first, second), told, strict=True):
             client.ask(synced(answer, group), SYNC_VERSION)
         end = Extent(until_end=True)
@@ -322,6 +323,13 @@ def test_ids_and_leader_are_those_that_the_members_were_told(kafka: KafkaBroker,
     leaders = {event.observed.leader_id for event in events if event.generation_id == 2 and event.observed}
     assert leaders - {None} == {told[1].leader} == {told[0].member_id}
     assert told[0].member_id > told[1].member_id, "else the smallest id would do"
+
+
+def staying(member_id: str = "", group_id: str = "m") -> JoinGroupRequest:
+    """A join for a session that outlasts the test: its expiry would be on the log as well."""
+    request = join(member_id, group_id)
+    request.session_timeout_ms = 300_000
+    return request
 
 
 def synced(joined: Any, group: str) -> SyncGroupRequest:

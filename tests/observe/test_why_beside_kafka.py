@@ -21,7 +21,7 @@ from tests.clients.fleet import ROOT, Fleet
 from tests.clients.groups import Group
 from tests.clients.why_scripts import SCRIPTS, Rule, Stage, Why, chosen, members, texts
 
-pytestmark = [pytest.mark.xdist_group("why-beside-kafka"), pytest.mark.timeout(180, func_only=True)]
+pytestmark = [pytest.mark.xdist_group("why-beside-kafka"), pytest.mark.timeout(300, func_only=True)]
 
 EXPECTED: Final = texts(Path(__file__).with_name("why_texts.txt"))
 GONE: Final = Rule("gone_somehow")
@@ -86,7 +86,7 @@ def test_a_coordinator_that_restarted(stage: Stage, kafka: KafkaBroker, store: P
     fleet = Fleet(kafka.bootstrap, tmp_path)
     try:
         group = Group(fleet, Observer(kafka.bootstrap))
-        first, second = members(group, "confluent", 2, session_timeout_ms=30_000)
+        first, second = members(group, "confluent", 2, session_timeout_ms=60_000)
         kafka.restart()
         group.reconnect()
         group.await_shared(first, second)

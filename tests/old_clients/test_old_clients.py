@@ -22,7 +22,7 @@ from tests.old_clients import artifacts
 pytestmark = [pytest.mark.xdist_group("old clients"), pytest.mark.timeout(300)]
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "200", "auto.create.topics.enable": "false"}
-WALK_TIMEOUT_S = 150
+WALK_TIMEOUT_S = 240
 STEPS_MIN = 12
 ERROR = re.compile(r"_?[A-Z]+(_[A-Z]+)+|\w+(Error|Exception)|OffsetMetadataTooLarge")
 USUAL_REFUSALS = {"produce too much", "commit too long a note", "session out of range"}
