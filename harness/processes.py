@@ -136,7 +136,7 @@ class ServerProcess(ABC):
     """
 
     start_timeout_s = 60.0
-    stop_timeout_s = 30.0
+    stop_timeout_s = 60.0
 
     def __init__(self, data_dir: Path, listeners: Mapping[str, str] | None = None) -> None:
         self.data_dir = data_dir
