@@ -30,9 +30,8 @@ from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewPart
 Settings = dict[str, str | int | float | bool]
 """Settings of a librdkafka client, by name."""
 
-TIMEOUT_S = (
-    60  # Of what takes a moment; the machine may be busy, and a disk that a test fills holds up a write.
-)
+TIMEOUT_S = 60
+"""Of what takes a moment: the machine may be busy, and a disk that a test fills holds up a write."""
 POLL_S = 0.2
 # In Kafka's batch header the attributes are at byte 21 and the length is at byte 8; it counts what follows it.
 BATCH_PREFIX_BYTES = 12

@@ -34,7 +34,6 @@ LOG_TAIL_BYTES = 6_000  # Enough for a stack trace, little enough to read in a t
 
 T = TypeVar("T")
 
-
 _given: set[int] = set()
 """The ports that this process was given."""
 

@@ -150,10 +150,8 @@ def test_members_read_every_row_exactly_once(
     count: int,
 ) -> None:
     spark = start_spark(f"local[{count}]", **{"spark.executorEnv.PYTHONPATH": str(ROOT)})
-    source, sink = (
-        Source(observer),
-        Sink(tmp_path / "rows", pause_s=0.1),
-    )  # There is work for one that comes late.
+    # Slow enough for one that comes late to have work.
+    source, sink = Source(observer), Sink(tmp_path / "rows", pause_s=0.1)
     sink.folder.mkdir()
     report = members.run(
         spark, broker.bootstrap, source.group, [source.topic], count, sink.process(), batch_rows=100
