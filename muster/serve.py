@@ -208,7 +208,7 @@ async def _serve_until_signalled(
 
     assert backing.bootstrap is not None
     client = BackingClient(backing.bootstrap, backing.security.for_aiokafka())
-    await serve_node(settings, client, ready, stop)
+    await serve_node(settings, client, ready, stop, explain=_explain)
 
 
 def _explain(group_id: str, events: Sequence[Any], now_ms: int) -> dict[str, Any]:

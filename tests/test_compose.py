@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from coordinator.daemon.gateway import refuse_as_gateway
-from coordinator.daemon.node import refuse_what_is_not_there
+from coordinator.daemon.node_refusals import refuse_what_is_not_there
 from coordinator.settings.http_listeners import HTTP_DEFAULT, http_listener
 from coordinator.settings.listeners import ListenerConfig, SecurityProtocol
 from coordinator.settings.model import Settings

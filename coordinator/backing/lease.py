@@ -22,7 +22,12 @@ class Lease:
 
     def is_running(self, now_ms: int) -> bool:
         """Whether no later owner answers yet."""
-        return now_ms < self.proven_ms + self._lease_ms
+        return now_ms < self.ends_at_ms
+
+    @property
+    def ends_at_ms(self) -> int:
+        """When a later owner may answer, unless another proof comes."""
+        return self.proven_ms + self._lease_ms
 
     def is_outlived(self, now_ms: int) -> bool:
         """Whether the leader may have forgotten the epoch, and would take any."""

@@ -380,12 +380,14 @@ class Daemon:
         """Serve HTTP if it has listeners; what it needs is imported only then. Raises StartupError."""
         if not self._settings.muster_http_listeners:
             return
-        from coordinator.http.start import HttpBindError, Sources, serve_http
+        from coordinator.http.start import Data, HttpBindError, Sources, serve_http
 
         assert self._history is not None, "it is opened before clients are served"
-        parts = (self._settings, self.runtime, self.broker, self.server, self._history, self.metrics)
+        data = Data(self.broker, self._history.partition)
+        parts = (self._settings, self.runtime, self.server, self.metrics, self._history.history)
+        others = (self.registry.topic_name, self._readers, self.broker.bound, explain, data)
         try:
-            self._http = await serve_http(Sources(*parts, explain), self._turn)
+            self._http = await serve_http(Sources(*parts, *others), self._turn)
         except HttpBindError as error:
             raise StartupError(str(error)) from error
 

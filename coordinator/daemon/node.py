@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import structlog
 
@@ -24,6 +24,7 @@ from coordinator.backing.kafka.cluster import BackingCluster, BackingError
 from coordinator.backing.kafka.cluster_topics import ClusterTopics
 from coordinator.backing.kafka.event_topic import EventTopic
 from coordinator.backing.kafka.node_group import NodeGroup, Nodes
+from coordinator.backing.kafka.shard_driver import ShardDriver
 from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.backing.kafka.topic_watch import TopicWatch
 from coordinator.backing.nodes import NodeIdentity, NodeTable
@@ -34,29 +35,33 @@ from coordinator.backing.states import FOLLOWING
 from coordinator.daemon.daemon import LAST_ANSWERS_S, READER_THREADS, StartupError
 from coordinator.daemon.gateway import Behind, Gateway, look_behind, refuse_as_gateway
 from coordinator.daemon.node_apis import NodeApis
+from coordinator.daemon.node_refusals import refuse_what_is_not_there
+from coordinator.daemon.node_status import NodeStatus, NoTopics
 from coordinator.daemon.routing import Routing
 from coordinator.effects import HistoryRow
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.history.events import History
 from coordinator.history.topic import history_topic_config
 from coordinator.history.writer import HistoryWriter
+from coordinator.metrics.daemon_series import Parts
+from coordinator.metrics.metrics import Metrics
 from coordinator.part_settings import consumer_group_settings, group_settings
-from coordinator.runtime.clock import Clock, boot_ns
+from coordinator.runtime.clock import Clock, boot_ms, boot_ns
 from coordinator.runtime.collector import Collector
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.group_shards import group_shards
 from coordinator.runtime.loop import Runtime
+from coordinator.runtime.loop_turns import see_turns
 from coordinator.runtime.turn_share import TurnShare
+from coordinator.runtime.turn_watch import TurnWatch
 from coordinator.server.api_table import Handler, api_table
 from coordinator.server.descriptors import raise_limit
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
 from coordinator.server.server import BindError, Server
-from coordinator.settings.backing import GATEWAY, NODE_ID_MAX, PREFIX
+from coordinator.settings.backing import GATEWAY, PREFIX
 from coordinator.settings.group_kinds import CONSUMER
-from coordinator.settings.listeners import SecurityProtocol
 from coordinator.settings.model import Settings
-from coordinator.settings.unusable import UnusableSettings
 from coordinator.shard.shard import Shard
 from coordinator.topics.feature_levels import GROUP_VERSION, HIGHEST_LEVELS, FeatureLevels
 from coordinator.topics.names import GROUP_METADATA_TOPIC
@@ -64,7 +69,12 @@ from coordinator.topics.placement import NO_LEADER, Placement
 from coordinator.topics.placement import Node as PlacedNode
 from coordinator.topics.workers import ThreadWorkers
 from protocol.records.records import Codec
+from storage.latencies import Latencies
 from storage.log.durable_log import DurableLog
+
+if TYPE_CHECKING:
+    from coordinator.http.server import HttpServer
+    from coordinator.http.sources import Explain
 
 log = structlog.get_logger("muster.node")
 
@@ -86,11 +96,16 @@ class BackingClient:
 
 
 async def serve_node(
-    settings: Settings, client: BackingClient, ready: Callable[[str], None], stop: asyncio.Event
+    settings: Settings,
+    client: BackingClient,
+    ready: Callable[[str], None],
+    stop: asyncio.Event,
+    explain: Explain | None = None,
 ) -> None:
     """Run the node until `stop` is set; `ready` is called with the bound addresses once clients are served.
 
-    Raises StartupError, also if another node turns out to have its id; UnusableSettings.
+    `explain` puts a group's events into words, for HTTP. Raises StartupError, also if another node turns out to
+    have its id; UnusableSettings.
     """
     refuse_what_is_not_there(settings)
     refuse_as_gateway(settings, str(client.arguments.get("security_protocol", "PLAINTEXT")))
@@ -104,6 +119,7 @@ async def serve_node(
         node = Node(settings, Backing(client, cluster, topic, behind))
         try:
             await _unless(stop, node.start())
+            await _unless(stop, node.serve_http(explain))
             if not stop.is_set():
                 ready(node.server.addresses)
                 await _unless(stop, node.ended.wait())
@@ -115,25 +131,6 @@ async def serve_node(
         await cluster.close()
     if node.reason:
         raise StartupError(node.reason)
-
-
-def refuse_what_is_not_there(settings: Settings) -> None:
-    """Raises UnusableSettings for a setting that a node whose logs are on Kafka cannot keep to."""
-    given = settings.model_fields_set
-    reasons = {
-        "authorizer.class.name has no ACLs to go by": bool(settings.authorizer_class_name),
-        "muster.client.metrics has nowhere to keep them": settings.muster_client_metrics,
-        "muster.http.listeners are not served": "muster_http_listeners" in given
-        and bool(settings.muster_http_listeners),
-    }
-    for listener in settings.endpoints:
-        if listener.protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
-            reasons[f"the listener {listener.name} asks for logins, and no users are kept"] = True
-    if settings.muster_node_id_base + settings.node_id > NODE_ID_MAX:
-        raise UnusableSettings(f"muster.node.id.base + node.id must not be above {NODE_ID_MAX}")
-    for reason, is_given in reasons.items():
-        if is_given:
-            raise UnusableSettings(f"with {PREFIX}bootstrap.servers {reason} yet")
 
 
 async def _prepared(cluster: BackingCluster, settings: Settings) -> BackingTopic:
@@ -192,6 +189,9 @@ class Node:
         """Why it ended by itself."""
         self._clock = Clock(elapsed_ns=boot_ns)
         self._turn = TurnShare(loop.call_soon)
+        self.turn_watch = TurnWatch(settings.muster_turn_log_ms, self._turn.begin)
+        self._stop_seeing_turns: Callable[[], None] | None = None
+        self._http: HttpServer | None = None
         self._readers = ThreadWorkers(READER_THREADS, loop.call_soon_threadsafe, "reader")
         self._flusher = BackedFlusher()
         self.runtime = Runtime(
@@ -204,7 +204,12 @@ class Node:
         of_events = BackingCluster(client.bootstrap, client.arguments)
         self._events = EventTopic(of_events, HISTORY_TOPIC, self.node_id)
         history = History(settings.muster_history_events_per_group)
-        self._history = HistoryWriter(history, self._events, self.runtime.soon)
+        self._log: BackingLog | None = None
+        self._appends = Latencies()
+        self.status = NodeStatus(self.node_id, lambda: self._drivers, boot_ms)
+        self.metrics = self._metrics(history)
+        on_event = self.metrics.rebalances.add
+        self._history = HistoryWriter(history, self._events, self.runtime.soon, on_event)
         self.topics = ClusterTopics(self._on_topic_deleted)
         self._watch = TopicWatch(cluster, self.topics)
         self.placement = Placement(self._own_node(), controller_id=NO_LEADER)
@@ -214,7 +219,6 @@ class Node:
         self._routing = Routing(self.placement, topic.partition_count)
         self._is_stopping = False
         self._changed = asyncio.Event()  # In a driver: where its ownership stands, or what it has read.
-        self._log: BackingLog | None = None
         self._group: NodeGroup | None = None
         self._collector = Collector(
             self.runtime.set_timer, self._clock.now_ms, lambda: self.server.has_connections, self._turn
@@ -237,6 +241,13 @@ class Node:
             table = gateway.table(groups)
             self._gateway = gateway
         return Server(table, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
+
+    def _metrics(self, history: History) -> Metrics:
+        loop = (self.runtime, self._clock, self.turn_watch)
+        parts = Parts(*loop, {"kafka": self._appends}, lambda: self.server, lambda: history)
+        metrics = Metrics(self._settings, parts, NoTopics(), self._readers)
+        metrics.more = self.status.lines
+        return metrics
 
     def _has_consumer_groups(self) -> bool:
         return CONSUMER in self._settings.group_coordinator_rebalance_protocols
@@ -271,14 +282,15 @@ class Node:
         return lambda batch, record_count: self._drivers[partition].write(batch, record_count)
 
     @property
-    def _drivers(self) -> Mapping[int, Any]:
-        assert self._log is not None
-        return self._log.drivers
+    def _drivers(self) -> Mapping[int, ShardDriver]:
+        return {} if self._log is None else self._log.drivers
 
     # The start.
 
     async def start(self) -> None:
         """Open the listeners, follow the logs, and join the other nodes. Raises StartupError, BackingError."""
+        loop = asyncio.get_running_loop()
+        self._stop_seeing_turns = see_turns(loop, self.turn_watch.turn_ended)
         await self._watch.start()
         settings = self._settings
         await self._events.open(
@@ -293,6 +305,7 @@ class Node:
         except BindError as error:
             raise StartupError(str(error)) from error
         self._collector.start()
+        self.metrics.start()
         listeners = [listener.name for listener in self._settings.endpoints]
         endpoints = tuple(Endpoint(name, *self.server.endpoint_for(name)) for name in listeners)
         self._log = BackingLog(
@@ -307,7 +320,8 @@ class Node:
             driver = self._log.drivers[partition]
             shard.attach(driver)
             driver.on_moved = self._on_moved
-            driver.on_state = self._changed.set
+            driver.on_appended = self._appends.add
+            driver.on_state = partial(self._on_state, partition)
         self._cluster.on_missing = partial(self.topics.doubt, self._topic.topic_id)
         await self._log.start()
         own = NodeIdentity(
@@ -317,6 +331,20 @@ class Node:
         on_table = partial(self._on_table, own)
         nodes = Nodes(own, self._topic.partition_count, self._owners, on_table, self._clock.wall_ms)
         self._join(nodes)
+
+    async def serve_http(self, explain: Explain | None = None) -> None:
+        """Serve HTTP if it has listeners; what it needs is imported only then. Raises StartupError."""
+        if not self._settings.muster_http_listeners:
+            return
+        from coordinator.http.start import HttpBindError, Sources, serve_http
+
+        parts = (self._settings, self.runtime, self.server, self.metrics, self._history.history)
+        bound: dict[str, str] = {}
+        others = (self.topics.topic_name, self._readers, bound, explain)
+        try:
+            self._http = await serve_http(Sources(*parts, *others, nodes=self.status), self._turn)
+        except HttpBindError as error:
+            raise StartupError(str(error)) from error
 
     def _join(self, nodes: Nodes) -> None:
         client = self._client
@@ -337,6 +365,10 @@ class Node:
         owners = {partition: driver.owner for partition, driver in self._drivers.items()}
         return {partition: owner.node_id for partition, owner in owners.items() if owner is not None}
 
+    def _on_state(self, partition: int) -> None:
+        self.status.on_state(partition)
+        self._changed.set()
+
     def _on_moved(self, partition: int) -> None:
         self._routing.follow_claim(partition, self._drivers[partition].owner)
 
@@ -356,6 +388,7 @@ class Node:
         if self._is_stopping:
             return
         log.info("the nodes", node_ids=[node.node_id for node in table.nodes])
+        self.status.table = table
         self._routing.follow_table(table)
         for partition, driver in self._drivers.items():
             driver.advise(table.owners[partition] == self.node_id)
@@ -379,6 +412,10 @@ class Node:
     async def stop(self) -> None:
         """Release all shards and leave the other nodes; then close the connections, and stop all parts."""
         self._is_stopping = True
+        if self._stop_seeing_turns is not None:
+            self._stop_seeing_turns()
+        if self._http is not None:
+            self._http.stop()
         if self._log is not None:
             await asyncio.gather(self._leave(), self._release())
             await self._log.close()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from coordinator.admin.describe_configs import node_configs
+from coordinator.data.broker import Broker
 from coordinator.http.exchange import HttpProblem, Question, Steps
 from coordinator.http.pages import Key, Page, folded, sort_of
 from coordinator.http.parts import in_parts
@@ -26,9 +27,10 @@ PARTITIONS_AT_ONCE: Final = 200
 class ClusterPages:
     """Answers what is asked of topics, transactions, connections and settings."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources, broker: Broker) -> None:
         self._sources = sources
-        self._registry = sources.broker.registry
+        self._broker = broker
+        self._registry = broker.registry
 
     # Topics.
 
@@ -71,7 +73,7 @@ class ClusterPages:
         """The transactions that are under way, the oldest first; with `state`, those in that state."""
         sort, is_descending = sort_of(question, ("age", "id"), "-age")
         page = Page(question, sort, is_descending=is_descending)
-        wall_ms = self._sources.broker.wall_ms()
+        wall_ms = self._broker.wall_ms()
         yield from page.fill(self._transactions(question, sort, wall_ms))
         yield from in_parts(
             {
@@ -100,7 +102,7 @@ class ClusterPages:
         """The connections of Kafka clients, by how long they are idle or by their client id."""
         sort, is_descending = sort_of(question, ("idle", "client"), "client")
         page = Page(question, sort, is_descending=is_descending)
-        now_ms, text = self._sources.broker.now_ms(), folded(question.query.get("q", ""))
+        now_ms, text = self._broker.now_ms(), folded(question.query.get("q", ""))
         yield from page.fill(
             _client_key(each, sort, now_ms) if text in folded(each.client_id) or text in each.peer else None
             for each in self._sources.server.connections
@@ -118,7 +120,7 @@ class ClusterPages:
     def settings(self, question: Question) -> Steps:
         """All settings as they are in force, without the values of secret ones."""
         text = folded(question.query.get("q", ""))
-        found = [each for each in node_configs(self._sources.broker) if text in folded(each.name)]
+        found = [each for each in node_configs(self._broker) if text in folded(each.name)]
         yield None
         yield from in_parts({"settings": map(_setting, found)})
 

@@ -27,7 +27,7 @@ from coordinator.http.group_list import Row, classic_row, consumer_row
 from coordinator.http.parts import in_parts
 from coordinator.http.sources import Sources
 from coordinator.metrics.figures import GroupFigures
-from coordinator.runtime.shard_states import LOADING
+from coordinator.runtime.shard_states import ELSEWHERE, LOADING
 from coordinator.shard.shard import Shard
 from protocol.consumer import PROTOCOL_TYPE, decode_assignment
 from protocol.errors import DecodeError
@@ -47,7 +47,7 @@ class GroupPages:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._runtime = sources.runtime
-        self._now_ms, self._wall_ms = sources.broker.now_ms, sources.broker.wall_ms
+        self._now_ms, self._wall_ms = sources.runtime.now_ms, sources.runtime.wall_ms
 
     # /group
 
@@ -67,6 +67,9 @@ class GroupPages:
     def _shard(self, group_id: str) -> Shard:
         """The group's shard. Raises HttpProblem while it is not loaded."""
         runner = self._runtime.runner_for(group_id)
+        if runner.state is ELSEWHERE and self._sources.nodes is not None:
+            place = self._sources.nodes.place_of(runner.partition)
+            raise HttpProblem(421, f"Shard {runner.partition}, which has this group, {place}.")
         if runner.shard is None:
             state = "is loading" if runner.state is LOADING else "is out of service"
             raise HttpProblem(
@@ -117,7 +120,7 @@ class GroupPages:
         self, shard: Shard, group: ConsumerGroup, member: ConsumerMember, margin: float | None
     ) -> dict[str, Any]:
         current = group.currents.get(member.member_id)
-        name_of = self._sources.broker.registry.topic_name
+        name_of = self._sources.topic_name
         assigned = {} if current is None else current.assigned
         settings = shard.consumers.settings.of(group.group_id)
         return {
@@ -177,7 +180,7 @@ class GroupPages:
     def _events(self, group_id: str) -> Generator[None, Any, list[GroupEvent]]:
         """The group's events in memory, oldest first, worded a few at a time."""
         events: list[GroupEvent] = []
-        for number, row in enumerate(self._sources.history.history.rows(group_id), start=1):
+        for number, row in enumerate(self._sources.history.rows(group_id), start=1):
             events.append(worded(row))
             if number % 50 == 0:
                 yield None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from coordinator.http.exchange import HttpProblem, Question, Steps
@@ -21,9 +21,16 @@ NAMED_MAX: Final = 20
 class Health:
     """Answers the probes of those who run the daemon."""
 
-    def __init__(self, runtime: Runtime, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        now_ms: Callable[[], int],
+        not_ready: Callable[[], Iterable[str]] | None = None,
+    ) -> None:
+        """`not_ready` says what else is not ready."""
         self._runtime = runtime
         self._now_ms = now_ms
+        self._not_ready = not_ready or (lambda: ())
 
     def live(self, question: Question) -> Steps:
         """Whether the next turn of the loop comes within LATE_MS; if none comes, nothing answers."""
@@ -47,6 +54,8 @@ class Health:
             runners = [("shard", each) for each in self._runtime.runners]
             runners += [("transaction shard", each) for each in self._runtime.transaction_runners]
         reasons = list(self._reasons(runners))
+        if "group" not in question.query:
+            reasons += self._not_ready()
         if reasons:
             hidden = len(reasons) - NAMED_MAX
             named = reasons[:NAMED_MAX] + ([f"and {hidden} more"] if hidden > 0 else [])

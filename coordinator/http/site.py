@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from coordinator.data.broker import Broker
 from coordinator.http import cluster_pages, group_list
 from coordinator.http.cluster_pages import ClusterPages
 from coordinator.http.connection import Connection, Stream
@@ -18,7 +19,8 @@ from coordinator.http.group_list import GroupList
 from coordinator.http.group_pages import GroupPages
 from coordinator.http.guard import Guard
 from coordinator.http.health import Health
-from coordinator.http.sources import Sources
+from coordinator.http.parts import in_parts
+from coordinator.http.sources import Nodes, Sources
 from coordinator.http.token import OPEN_PATHS, BearerToken
 from coordinator.http.work import StepQueue
 from coordinator.metrics.metrics import CONTENT_TYPE
@@ -38,7 +40,8 @@ class HttpSite:
         self._token = token
         texts = sources.settings.muster_http_listeners
         self._guard = Guard(names, {text.partition(":")[0].lower() for text in texts})
-        self._streams = EventStreams(sources.history.partition, steps.run, sources.runtime.now_ms)
+        data = sources.data
+        self._streams = None if data is None else EventStreams(data.events, steps.run, sources.runtime.now_ms)
         self._routes = _routes(sources)
 
     def handle(self, request: Request, connection: Connection) -> tuple[Steps, str] | Stream:
@@ -61,11 +64,13 @@ class HttpSite:
             return route.handler(Question(query)), route.media_type
         if request.method == "HEAD":
             return _nothing(), EVENT_STREAM
+        assert self._streams is not None, "there are streams where there is data"
         last_id = request.headers.get("last-event-id", "")
         return self._streams.open(Question(query), last_id, connection)
 
     def on_time(self, now_ms: int) -> None:
-        self._streams.on_time(now_ms)
+        if self._streams is not None:
+            self._streams.on_time(now_ms)
 
 
 def _nothing() -> Steps:
@@ -73,10 +78,10 @@ def _nothing() -> Steps:
 
 
 def _routes(sources: Sources) -> dict[str, Route]:
-    health = Health(sources.runtime, sources.runtime.now_ms)
+    nodes, data = sources.nodes, sources.data
+    health = Health(sources.runtime, sources.runtime.now_ms, None if nodes is None else nodes.not_ready)
     groups, group = GroupList(sources.runtime, sources.metrics), GroupPages(sources)
-    cluster = ClusterPages(sources)
-    return {
+    routes = {
         "/livez": Route(health.live),
         "/readyz": Route(health.ready, frozenset({"group"})),
         "/metrics": Route(lambda _: _exposition(sources), media_type=CONTENT_TYPE),
@@ -85,12 +90,28 @@ def _routes(sources: Sources) -> dict[str, Route]:
         "/api/v1/group/why": Route(group.why, frozenset({"id"})),
         "/api/v1/group/rebalances": Route(group.rebalances, frozenset({"id", "from", "limit"})),
         "/api/v1/group/lag": Route(group.lag, frozenset({"id", "minutes"})),
+    }
+    if nodes is not None:
+        routes["/api/v1/nodes"] = Route(lambda _: _page_of(nodes))
+    if data is not None:
+        routes |= _routes_of_data(sources, data.broker)
+    return routes
+
+
+def _routes_of_data(sources: Sources, broker: Broker) -> dict[str, Route]:
+    """What there is where topics are kept."""
+    cluster = ClusterPages(sources, broker)
+    return {
         "/api/v1/topics": Route(cluster.topics, cluster_pages.TOPIC),
         "/api/v1/transactions": Route(cluster.transactions, cluster_pages.TRANSACTIONS),
         "/api/v1/clients": Route(cluster.clients, cluster_pages.CLIENTS),
         "/api/v1/settings": Route(cluster.settings, frozenset({"q"})),
         EVENTS: Route(None, frozenset({"group", "from"})),
     }
+
+
+def _page_of(nodes: Nodes) -> Steps:
+    yield from in_parts(nodes.page())
 
 
 def _exposition(sources: Sources) -> Steps:

@@ -9,7 +9,7 @@ import structlog
 from coordinator.http.encryption import HttpStores
 from coordinator.http.server import HttpBindError, HttpServer
 from coordinator.http.site import HttpSite
-from coordinator.http.sources import Sources
+from coordinator.http.sources import Data, Sources
 from coordinator.http.token import TokenError, bearer_token
 from coordinator.http.work import StepQueue
 from coordinator.runtime.turn_share import TurnShare
@@ -17,7 +17,7 @@ from coordinator.security.tls.problems import TlsProblem
 from coordinator.settings.http_listeners import OPTION, HttpListener, http_listener
 from coordinator.settings.unusable import UnusableSettings
 
-__all__ = ["HttpBindError", "Sources", "serve_http"]
+__all__ = ["Data", "HttpBindError", "Sources", "serve_http"]
 
 log = structlog.get_logger("muster.http")
 
@@ -30,30 +30,30 @@ async def serve_http(sources: Sources, turn: TurnShare) -> HttpServer | None:
     Raises HttpBindError for a listener that was set by hand, and UnusableSettings for a token or a key store.
     DescribeConfigs shows what was bound.
     """
-    settings, broker = sources.settings, sources.broker
+    settings, runtime, bound = sources.settings, sources.runtime, sources.bound
     listeners = [http_listener(text) for text in settings.muster_http_listeners]
     try:
         token = bearer_token(settings)
         stores = HttpStores(settings) if any(each.is_tls for each in listeners) else None
     except (TokenError, TlsProblem) as problem:
         raise UnusableSettings(f"HTTP cannot be served: {problem}") from None
-    steps = StepQueue(asyncio.get_running_loop().call_soon, turn.is_over, broker.readers.submit)
+    steps = StepQueue(asyncio.get_running_loop().call_soon, turn.is_over, sources.readers.submit)
     names = [each.host for each in listeners]
     names += [each.advertised_host for each in settings.endpoints]
     site = HttpSite(sources, names, steps, token)
-    server = HttpServer(site, steps, broker.now_ms, sources.runtime.set_timer)
+    server = HttpServer(site, steps, runtime.now_ms, runtime.set_timer)
     try:
         await server.listen(listeners, stores)
     except HttpBindError as error:
-        broker.bound[OPTION] = ""
+        bound[OPTION] = ""
         if "muster_http_listeners" in settings.model_fields_set:
             raise
         log.warning("HTTP is left out", reason=str(error))
         return None
     if stores is not None:
         sources.server.tls.add(stores)
-    broker.bound[OPTION] = ",".join(server.addresses)
-    log.info("HTTP is served", at=broker.bound[OPTION])
+    bound[OPTION] = ",".join(server.addresses)
+    log.info("HTTP is served", at=bound[OPTION])
     _warn(listeners, has_token=token is not None)
     if token is None and settings.authorizer_class_name:
         log.warning("HTTP asks for no token: it shows to all who reach it what ACLs keep from them")

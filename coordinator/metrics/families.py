@@ -80,7 +80,7 @@ DAEMON: Final = _families(
         "muster_flush_seconds",
         "histogram",
         "log",
-        "How long a flush took: of the journal, topics, the history.",
+        "How long a flush took: of the journal, topics, the history; of a node, how long Kafka took.",
     ),
     (
         *("muster_reply_hold_seconds", "histogram", ""),
@@ -122,6 +122,19 @@ DAEMON: Final = _families(
     ),
 )
 """Of the daemon as a whole."""
+
+NODES: Final = _families(
+    ("muster_nodes", "gauge", "", "Nodes in the newest table that this node was sent; 0 before the first."),
+    ("muster_node_shards", "gauge", "state", "Shards by how far this node is on the way to owning them, or back."),
+    ("muster_node_claims", "gauge", "node", "Shards by the node whose claim is in force, none for those without."),
+    ("muster_node_lease_seconds", "gauge", "", "How long the least lease of this node's shards still runs; below "
+     "0 it is over, nothing is answered. Absent if it owns none."),
+    ("muster_node_ownership_changes_total", "counter", "change", "Shards that this node began to own (taken), let "
+     "go as it was told (released), or ceased to own otherwise (lost)."),
+    ("muster_node_foreign_batches_total", "counter", "", "Batches behind this node's claim that Kafka should have "
+     "refused: more than 0 says that it does not fence."),
+)  # fmt: skip
+"""Of one of several nodes."""
 
 GROUPS: Final = _families(
     ("muster_group_members", "gauge", "group", "Members of the group."),
@@ -183,7 +196,7 @@ KMINION: Final = _families(
 )  # fmt: skip
 """Under the names of redpanda-data/kminion, if they are asked for."""
 
-ALL: Final = {**DAEMON, **GROUPS, **PARTITIONS, **KAFKA_EXPORTER, **KMINION}
+ALL: Final = {**DAEMON, **NODES, **GROUPS, **PARTITIONS, **KAFKA_EXPORTER, **KMINION}
 
 OTHER: Final = "__other__"
 """The label of what all groups without series of their own have."""

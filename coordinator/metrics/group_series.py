@@ -12,13 +12,13 @@ from coordinator.groups.classic.group import Group
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.metrics.families import GROUPS, OTHER
 from coordinator.metrics.group_walk import Foremost, GroupWalk
+from coordinator.metrics.lag import Topics
 from coordinator.metrics.living_groups import LivingGroup, living_group, unassigned_partitions
 from coordinator.metrics.rebalance_counts import GroupCounts, RebalanceCounts
 from coordinator.metrics.text import label_value, number
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.loop import Runtime
 from coordinator.shard.shard import Shard
-from coordinator.topics.registry import TopicRegistry
 
 COMMITS: Final = "muster_group_commits_total"
 
@@ -59,10 +59,8 @@ class Shown(NamedTuple):
 class GroupSeries:
     """Makes the lines."""
 
-    def __init__(
-        self, runtime: Runtime, registry: TopicRegistry, counts: RebalanceCounts, walk: GroupWalk
-    ) -> None:
-        self._runtime, self._registry, self._counts, self._walk = runtime, registry, counts, walk
+    def __init__(self, runtime: Runtime, topics: Topics, counts: RebalanceCounts, walk: GroupWalk) -> None:
+        self._runtime, self._topics, self._counts, self._walk = runtime, topics, counts, walk
         self._made: dict[str, Shown] = {}
 
     def rows(self) -> Iterator[Shown | None]:
@@ -93,7 +91,7 @@ class GroupSeries:
     def _is_current(self, row: Row) -> bool:
         """Whether all that a group's lines were made of is as it was; asked of each group at each scrape."""
         group, living, shard = row.group, row.living, row.shard
-        if row.runner.shard is not shard or row.topics_version != self._registry.version:
+        if row.runner.shard is not shard or row.topics_version != self._topics.version:
             return False
         counts = self._counts.groups.get(row.group_id)
         if counts is not row.counts or (counts is not None and counts.total != row.rebalances):
@@ -128,8 +126,8 @@ class GroupSeries:
             counts=counts,
             rebalances=0 if counts is None else counts.total,
             found=found,
-            topics_version=self._registry.version,
-            unassigned=unassigned_partitions(shard, group_id, self._registry) if living.members else None,
+            topics_version=self._topics.version,
+            unassigned=unassigned_partitions(shard, group_id, self._topics) if living.members else None,
         )
         shown = self._made[group_id] = Shown(row, {name: make(row) for name, make in LINES.items()})
         return shown

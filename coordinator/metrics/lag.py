@@ -8,7 +8,7 @@ takes long yields in between. Knows no text format.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
@@ -41,9 +41,20 @@ Steps = Generator[None, None, dict[str, TopicLag]]
 
 
 class Topics(Protocol):
-    """What is asked of the registry."""
+    """The topics whose logs are here, as far as they are measured."""
 
-    def get(self, name: str) -> Topic | None: ...
+    @property
+    def version(self) -> int:
+        """A number that rises whenever a topic is made, grows or is deleted."""
+        ...
+
+    def get(self, name: str) -> Topic | None:
+        """The topic of this name; None if its log is not here."""
+        ...
+
+    def all(self) -> Iterable[Topic]:
+        """All of them."""
+        ...
 
 
 class Unread(NamedTuple):

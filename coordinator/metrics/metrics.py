@@ -6,7 +6,7 @@ of the history, and what takes long is summed by a walk over all groups. Nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from coordinator.effects import CoordinatorRecord, Event, Records, TimerFired
@@ -18,7 +18,7 @@ from coordinator.metrics.families import DAEMON
 from coordinator.metrics.figures import GroupFigures, LagFigures, LagHistory
 from coordinator.metrics.group_series import GroupSeries, Shown
 from coordinator.metrics.group_walk import GroupWalk, worst_of
-from coordinator.metrics.lag import LagMeter, UnreadRecords
+from coordinator.metrics.lag import LagMeter, Topics, UnreadRecords
 from coordinator.metrics.partition_series import PartitionSeries
 from coordinator.metrics.rebalance_counts import GroupCounts, RebalanceCounts
 from coordinator.metrics.rebalance_log import RebalanceLog
@@ -26,7 +26,6 @@ from coordinator.metrics.shown_groups import shown_groups
 from coordinator.metrics.text import sample
 from coordinator.settings.model import Settings
 from coordinator.shard.shard import Shard
-from coordinator.topics.registry import TopicRegistry
 from coordinator.topics.workers import Workers
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -43,12 +42,12 @@ MINUTE_MS: Final = 60_000
 class Metrics:
     """All figures of one daemon. Event-loop thread only."""
 
-    def __init__(self, settings: Settings, parts: Parts, registry: TopicRegistry, readers: Workers) -> None:
+    def __init__(self, settings: Settings, parts: Parts, topics: Topics, readers: Workers) -> None:
         runtime = self._runtime = parts.runtime
         now_ms = runtime.now_ms
         self.arrivals = Arrivals(now_ms)
         self._unread = UnreadRecords(readers)
-        self._meter = LagMeter(registry, self.arrivals, self._unread, now_ms, runtime.wall_ms)
+        self._meter = LagMeter(topics, self.arrivals, self._unread, now_ms, runtime.wall_ms)
         self._log = RebalanceLog(now_ms)
         self.rebalances = RebalanceCounts(self._on_ended)
         self._is_shown = shown_groups(
@@ -63,9 +62,11 @@ class Metrics:
         )
         self.walk.counted = self.rebalances.groups
         self._daemon = DaemonSeries(parts, self.rebalances, self.walk)
-        self._groups = GroupSeries(runtime, registry, self.rebalances, self.walk)
-        self._partitions = PartitionSeries(self._meter, registry, settings, self._groups.commits_of)
+        self._groups = GroupSeries(runtime, topics, self.rebalances, self.walk)
+        self._partitions = PartitionSeries(self._meter, topics, settings, self._groups.commits_of)
         runtime.count_records = self._count_records
+        self.more: Callable[[], Iterator[str]] = lambda: iter(())
+        """Lines of what one daemon alone does not have."""
 
     def start(self) -> None:
         """Begin to walk the groups."""
@@ -119,6 +120,7 @@ class Metrics:
 
     def _text(self) -> Iterator[str]:
         yield from self._daemon.lines()
+        yield from self.more()
         found = self.walk.found
         yield DAEMON["muster_metrics_groups"].head
         yield sample("muster_metrics_groups", (("shown", "yes"),), len(found.groups))

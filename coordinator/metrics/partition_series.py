@@ -11,12 +11,11 @@ from typing import Final, NamedTuple
 
 from coordinator.metrics.families import KAFKA_EXPORTER, KMINION, PARTITIONS, Family
 from coordinator.metrics.group_series import ROWS_AT_ONCE, Row, Shown
-from coordinator.metrics.lag import LagMeter
+from coordinator.metrics.lag import LagMeter, Topics
 from coordinator.metrics.living_groups import empty_members
 from coordinator.metrics.text import label_value, number
 from coordinator.offsets.topic_offsets import ROW
 from coordinator.settings.model import Settings
-from coordinator.topics.registry import TopicRegistry
 
 ALL: Final = "all"
 LAGGING: Final = "lagging"
@@ -58,7 +57,7 @@ class PartitionSeries:
     """Makes the lines: the settings say of which partitions, and under whose names as well."""
 
     def __init__(
-        self, meter: LagMeter, topics: TopicRegistry, settings: Settings, commits_of: Callable[[str], int]
+        self, meter: LagMeter, topics: Topics, settings: Settings, commits_of: Callable[[str], int]
     ) -> None:
         self._meter, self._topics, self._commits_of = meter, topics, commits_of
         self._partitions, self._node_id = settings.muster_metrics_partitions, settings.node_id

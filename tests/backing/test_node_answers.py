@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from coordinator.backing.kafka.cluster_topics import ClusterTopics
-from coordinator.daemon.node import refuse_what_is_not_there
 from coordinator.daemon.node_apis import NodeApis
+from coordinator.daemon.node_refusals import refuse_what_is_not_there
 from coordinator.server.find_coordinator import NO_TRANSACTIONS_TEXT, FindCoordinator
 from coordinator.settings.sources import SettingsError, load
 from coordinator.settings.unusable import UnusableSettings
@@ -222,7 +222,6 @@ def test_a_client_that_cannot_be_is_a_sentence(backing: dict[str, str], sentence
             "authorizer.class.name has no ACLs to go by",
         ),
         ({"muster.client.metrics": "true"}, "muster.client.metrics has nowhere to keep them"),
-        ({"muster.http.listeners": "http://127.0.0.1:9640"}, "muster.http.listeners are not served"),
         (
             {
                 "listeners": "OUT://127.0.0.1:9092",
@@ -251,7 +250,9 @@ def test_an_id_that_clients_could_not_be_told_is_refused() -> None:
 
 
 def test_what_is_there_is_not_refused() -> None:
-    refuse_what_is_not_there(load({BOOTSTRAP: "a:1", "muster.http.listeners": ""}).settings)
+    refuse_what_is_not_there(
+        load({BOOTSTRAP: "a:1", "muster.http.listeners": "http://127.0.0.1:9640"}).settings
+    )
     refuse_what_is_not_there(load({BOOTSTRAP: "a:1"}).settings)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -10,6 +12,10 @@ import pytest_asyncio
 from coordinator.backing.kafka.cluster import BackingCluster
 from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.daemon.node import Backing, BackingClient, Node
+from coordinator.history.events import History
+from coordinator.http.exchange import HttpProblem, Request, Steps
+from coordinator.http.site import HttpSite
+from coordinator.http.sources import Sources
 from coordinator.settings.sources import load
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
@@ -73,6 +79,55 @@ async def test_without_its_log_a_node_ends(node: Node) -> None:
     learn_that_it_is_gone(node, TOPIC.topic_id)
     assert node.ended.is_set()
     assert node.reason == "topic logs is not there any more, and with it all groups are gone"
+
+
+class TwoNodes:
+    """Nodes of which this one has no shard."""
+
+    def page(self) -> dict[str, Any]:
+        return {"nodes": 2}
+
+    def not_ready(self) -> Iterable[str]:
+        return ["nothing is here"]
+
+    def place_of(self, partition: int) -> str:
+        return f"is at the other node, as is shard {partition + 1}"
+
+
+def site_of(node: Node) -> HttpSite:
+    """What HTTP serves of a node."""
+    history = History(10)
+    parts = (node._settings, node.runtime, node.server, node.metrics, history, node.topics.topic_name)
+    sources = Sources(*parts, node._readers, {}, nodes=TwoNodes())
+    return HttpSite(sources, ["localhost"], cast(Any, None))
+
+
+def asked(site: HttpSite, target: str) -> bytes:
+    """The body of an answer. Raises HttpProblem."""
+    request = Request("GET", target.encode(), {"host": "localhost"})
+    steps, _ = cast(tuple[Steps, str], site.handle(request, cast(Any, None)))
+    return b"".join(part for part in steps if isinstance(part, bytes))
+
+
+async def test_http_of_a_node_says_where_a_group_is_that_is_not_here(node: Node) -> None:
+    site = site_of(node)
+    assert asked(site, "/api/v1/nodes") == b'{"nodes":2}'
+    for page in ("", "/lag"):
+        with pytest.raises(HttpProblem) as raised:
+            asked(site, f"/api/v1/group{page}?id=billing")
+        assert raised.value.status == 421
+        where = "is at the other node, as is shard"
+        assert re.fullmatch(rf"Shard \d, which has this group, {where} \d\.", raised.value.detail)
+    with pytest.raises(HttpProblem) as raised:
+        asked(site, "/readyz")
+    assert raised.value.document()["not_ready"] == ["nothing is here"]
+
+
+@pytest.mark.parametrize("path", ["topics", "transactions", "clients", "settings", "events"])
+async def test_http_of_a_node_has_nothing_of_data(node: Node, path: str) -> None:
+    with pytest.raises(HttpProblem) as raised:
+        asked(site_of(node), f"/api/v1/{path}")
+    assert raised.value.status == 404
 
 
 async def test_shards_go_by_the_settings(node: Node) -> None:

@@ -11,12 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from coordinator.backing.kafka.claim_records import read_claim
 from harness.daemon import ROOT, MusterDaemon
+from harness.http_client import get
 from harness.kafka_broker import KafkaBroker
 from harness.messages import key_of, value_of
 from harness.observer import Observer, unique
@@ -49,6 +51,7 @@ from tests.backing.node_processes import (
     owners,
     wait_for_owners,
 )
+from tests.metrics.world import samples, value
 
 pytestmark = pytest.mark.xdist_group("backing")
 
@@ -130,6 +133,46 @@ def test_each_node_lists_its_own_groups_so_a_tool_sees_all(stage: Stage) -> None
     command = [sys.executable, "-m", "muster", "groups", "list", "--json", "--bootstrap", nodes[0].bootstrap]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert all(group in shown.stdout for group in groups)
+
+
+def _is_ready(port: int) -> bool:
+    return get(port, "/readyz").status == 200
+
+
+def test_nodes_show_whose_each_shard_is_and_how_long_leases_run(stage: Stage) -> None:
+    ports = {ONE: free_port(), TWO: free_port()}
+    nodes = [
+        stage.start(number, muster_http_listeners=f"http://{HOST}:{port}")
+        for number, port in enumerate(ports.values(), start=1)
+    ]
+    wait_for_owners(nodes, {ONE, TWO})
+    named = owners(nodes[0].bootstrap)
+    for node_id, port in ports.items():
+        wait_until(partial(_is_ready, port), "it serves its own", PATIENCE_S)
+        page = get(port, "/api/v1/nodes").json
+        assert (page["node"], [each["node"] for each in page["nodes"]]) == (node_id, [ONE, TWO])
+        assert [each["owner"] for each in page["shards"]] == named
+        for shard in page["shards"]:
+            is_own = shard["owner"] == node_id
+            assert shard["state"] == ("active" if is_own else "following")
+            assert shard["lease_ms"] <= 3_000 if is_own else shard["lease_ms"] is None
+        found = samples(get(port, "/metrics").body.decode())
+        assert value(found, "muster_nodes") == 2
+        assert value(found, "muster_node_claims", node=str(node_id)) == named.count(node_id)
+        assert value(found, "muster_node_shards", state="active") == named.count(node_id)
+        appends = value(found, "muster_flush_seconds_count", log="kafka")
+        assert appends is not None
+        assert appends >= named.count(node_id), "each has claimed its shards"
+    group = groups_of_all_shards()[0]
+    commit_at_its_coordinator(nodes, group, 1)
+    other = TWO if named[0] == ONE else ONE
+    assert get(ports[named[0]], "/api/v1/group", id=group).json["state"] == "Empty"
+    elsewhere = get(ports[other], "/api/v1/group", id=group)
+    assert (elsewhere.status, elsewhere.json["detail"]) == (
+        421,
+        f"Shard 0, which has this group, is at node {named[0]}.",
+    )
+    assert get(ports[other], "/api/v1/topics").status == 404
 
 
 def test_a_claim_says_what_the_settings_say(stage: Stage, orders: Observer) -> None:

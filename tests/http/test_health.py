@@ -22,7 +22,8 @@ class World:
         self.transaction_runners: list[Any] = []
         self.outages = SimpleNamespace(is_full=False)
         self.clock_ms = 0
-        self.health = Health(cast(Runtime, self), lambda: self.clock_ms)
+        self.others: list[str] = []
+        self.health = Health(cast(Runtime, self), lambda: self.clock_ms, lambda: self.others)
 
     def _runner(self, partition: int, state: ShardState) -> Any:
         durable_log = SimpleNamespace(state=LogState.ACTIVE)
@@ -48,6 +49,13 @@ def done(steps: Steps) -> Any:
             next(steps)
     except StopIteration as ended:
         return ended.value
+
+
+def test_a_node_is_ready_once_it_serves_its_own() -> None:
+    world = World(ShardState.LOADING, ShardState.ACTIVE)
+    world.others = ["not among the others yet"]
+    assert world.not_ready() == ["shard 0 is loading", "not among the others yet"]
+    assert world.not_ready(group="1") == [], "asked for one group"
 
 
 def test_it_is_ready_once_every_shard_is_loaded() -> None:

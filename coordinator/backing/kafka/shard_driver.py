@@ -72,6 +72,7 @@ class ShardDriver:
         self._ports = ports
         self._position = self._begin = 0
         self._encoded: tuple[int, bytes] = (-1, b"")  # The batch on its way: the same bytes each time.
+        self._first_sent_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         self._complaint = ""
         self._asking: set[asyncio.Task[None]] = set()
@@ -83,6 +84,8 @@ class ShardDriver:
         """Whether the log was read to its end once, so that `owner` is of the present."""
         self.on_state: Callable[[], None] = lambda: None
         """Called when the state of this node's ownership is another, or the log was read for the first time."""
+        self.on_appended: Callable[[float], None] = lambda took_s: None
+        """Called with the seconds from when a batch was first sent until it is known to be there."""
 
     # What the shard's host may do.
 
@@ -218,6 +221,8 @@ class ShardDriver:
             if isinstance(outcome, AppendError):
                 self._handle(events.AppendFailed(batch.number, outcome, sent_ms))
             else:
+                if batch.number == self._encoded[0]:
+                    self.on_appended((boot_ms() - self._first_sent_ms) / 1000)
                 self._handle(events.Appended(batch.number, outcome, sent_ms))
 
         def is_wanted() -> bool:
@@ -232,7 +237,7 @@ class ShardDriver:
                 claim = replace(content, endpoints=self._ports.endpoints)
                 content = encode_batch([claim_record(claim, batch.writer, self._ports.wall_ms())])
             set_producer(content, BatchProducer(*batch.writer, batch.base_sequence))
-            self._encoded = batch.number, bytes(content)
+            self._encoded, self._first_sent_ms = (batch.number, bytes(content)), boot_ms()
         return self._encoded[1]
 
     def _drop(self, _: events.Drop) -> None:
