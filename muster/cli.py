@@ -32,6 +32,11 @@ app.command(
     "muster.groups.top_command:top", name="top", help="The groups of a cluster, live: any Kafka cluster."
 )
 app.command(
+    "muster.nodes_command:nodes",
+    name="nodes",
+    help="Several nodes on one Kafka: who is there, whose each shard is, how long leases run.",
+)
+app.command(
     "muster.log.commands:app", name="log", help="Logs on the disk: look, check, repair, move offsets."
 )
 app.command(

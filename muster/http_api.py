@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -40,6 +41,10 @@ READ_BYTES: Final = 1 << 16
 BEFORE_ALL: Final = "-1"
 """The id of a stream that began while the topic was empty."""
 
+PORT_MAX: Final = 65_535
+_URL: Final = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[^/@:\s\[\]]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})/?"
+)
 _EVERY_INTERFACE: Final = frozenset({"0.0.0.0", "::"})
 
 
@@ -235,7 +240,20 @@ def _reachable(text: str, broker: str, settings: ClientSettings) -> HttpApi | No
         host = broker
     elif _is_loopback(host) and not _is_loopback(broker):
         return None
-    tls = settings.security.https_context() if parts.scheme == "https" else None
+    return _spoken_to(host, port, settings, has_tls=parts.scheme == "https")
+
+
+def http_at(url: str, settings: ClientSettings) -> HttpApi:
+    """The HTTP at `http://host:port` or `https://host:port`, as a user gives it. Raises ValueError: a sentence."""
+    found = _URL.fullmatch(url)
+    if found is None or int(found["port"]) > PORT_MAX:
+        raise ValueError(f"{url} is neither http://host:port nor https://host:port")
+    host, port = found["host"].strip("[]"), int(found["port"])
+    return _spoken_to(host, port, settings, has_tls=found["scheme"] == "https")
+
+
+def _spoken_to(host: str, port: int, settings: ClientSettings, *, has_tls: bool) -> HttpApi:
+    tls = settings.security.https_context() if has_tls else None
     return HttpApi(host, port, tls, settings.http_token if tls or _is_loopback(host) else None)
 
 

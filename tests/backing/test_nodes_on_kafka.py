@@ -172,7 +172,12 @@ def test_nodes_show_whose_each_shard_is_and_how_long_leases_run(stage: Stage) ->
         421,
         f"Shard 0, which has this group, is at node {named[0]}.",
     )
-    assert get(ports[other], "/api/v1/topics").status == 404
+    urls = [part for port in ports.values() for part in ("--http", f"http://{HOST}:{port}")]
+    command = [sys.executable, "-m", "muster", "nodes", "--json", *urls]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    told = json.loads(shown.stdout)
+    assert [each["owner"] for each in told["shards"]] == named
+    assert {each["state"] for each in told["shards"]} == {"active"}, "each as its owner shows it"
 
 
 def test_a_claim_says_what_the_settings_say(stage: Stage, orders: Observer) -> None:
