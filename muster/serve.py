@@ -204,7 +204,8 @@ async def _serve_until_signalled(
 
         await serve(settings, ready, stop, explain=_explain)
         return
-    from coordinator.daemon.node import BackingClient, serve_node  # With aiokafka: most daemons need none.
+    from coordinator.daemon.node import serve_node  # With aiokafka: most daemons need none.
+    from coordinator.daemon.node_backing import BackingClient
 
     assert backing.bootstrap is not None
     client = BackingClient(backing.bootstrap, backing.security.for_aiokafka())

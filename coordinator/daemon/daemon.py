@@ -195,10 +195,8 @@ class Daemon:
         return Maintenance(self.runtime, self.registry, directory, self._maintenance_worker, intervals)
 
     def _own_node(self) -> Node:
-        settings = self._settings
-        return Node(
-            settings.node_id, lambda listener: self.server.endpoint_for(listener), settings.broker_rack
-        )
+        settings, place = self._settings, lambda listener: self.server.endpoint_for(listener)
+        return Node(settings.node_id, place, settings.broker_rack)
 
     def _open_registry(self, directory: LogDirectory, files: Files) -> TopicRegistry:
         host = self.runtime.log_host
@@ -236,13 +234,12 @@ class Daemon:
         )
 
     def _open_telemetry(self) -> Telemetry | None:
-        settings = self._settings
-        if not settings.muster_client_metrics:
+        if not self._settings.muster_client_metrics:
             return None
         loop = asyncio.get_running_loop()
         clocks = Clocks(self._clock.now_ms, loop.call_soon_threadsafe, loop.call_later)
         try:
-            return Telemetry(self.registry.client_metrics, settings.telemetry_max_bytes, clocks)
+            return Telemetry(self.registry.client_metrics, self._settings.telemetry_max_bytes, clocks)
         except TelemetryUnavailable as error:
             raise StartupError(str(error)) from error
 
@@ -383,11 +380,11 @@ class Daemon:
         from coordinator.http.start import Data, HttpBindError, Sources, serve_http
 
         assert self._history is not None, "it is opened before clients are served"
-        data = Data(self.broker, self._history.partition)
         parts = (self._settings, self.runtime, self.server, self.metrics, self._history.history)
-        others = (self.registry.topic_name, self._readers, self.broker.bound, explain, data)
+        others = (self._readers, self.registry.topic_name, explain)
+        data = Data(self.broker, self._history.partition)
         try:
-            self._http = await serve_http(Sources(*parts, *others), self._turn)
+            self._http = await serve_http(Sources(*parts, *others, data), self._turn)
         except HttpBindError as error:
             raise StartupError(str(error)) from error
 

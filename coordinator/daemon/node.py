@@ -12,7 +12,6 @@ import asyncio
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -35,6 +34,7 @@ from coordinator.backing.states import FOLLOWING
 from coordinator.daemon.daemon import LAST_ANSWERS_S, READER_THREADS, StartupError
 from coordinator.daemon.gateway import Behind, Gateway, look_behind, refuse_as_gateway
 from coordinator.daemon.node_apis import NodeApis
+from coordinator.daemon.node_backing import Backing, BackingClient
 from coordinator.daemon.node_refusals import refuse_what_is_not_there
 from coordinator.daemon.node_status import NodeStatus, NoTopics
 from coordinator.daemon.routing import Routing
@@ -84,15 +84,6 @@ READ_S: Final = 5.0
 """What a start waits for the logs to be read: who makes the table of the nodes has to know who owns what."""
 RELEASE_S: Final = 1.0
 """What a stop waits for shards to be released: another node then claims them over their heads."""
-
-
-@dataclass(frozen=True, slots=True)
-class BackingClient:
-    """How to connect to the cluster that has the logs."""
-
-    bootstrap: str
-    arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """aiokafka's, for TLS and SASL."""
 
 
 async def serve_node(
@@ -160,22 +151,6 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Backing:
-    """The cluster that has the logs; it has started."""
-
-    client: BackingClient
-    cluster: BackingCluster
-    topic: BackingTopic
-    behind: Behind | None = None
-    """What a gateway goes by; None: clients are sent here by others."""
-
-    @property
-    def of_log(self) -> tuple[BackingClient, BackingCluster, BackingTopic]:
-        """What those need who follow the logs."""
-        return self.client, self.cluster, self.topic
-
-
 class Node:
     """Makes, starts and stops all parts of one node."""
 
@@ -189,9 +164,6 @@ class Node:
         """Why it ended by itself."""
         self._clock = Clock(elapsed_ns=boot_ns)
         self._turn = TurnShare(loop.call_soon)
-        self.turn_watch = TurnWatch(settings.muster_turn_log_ms, self._turn.begin)
-        self._stop_seeing_turns: Callable[[], None] | None = None
-        self._http: HttpServer | None = None
         self._readers = ThreadWorkers(READER_THREADS, loop.call_soon_threadsafe, "reader")
         self._flusher = BackedFlusher()
         self.runtime = Runtime(
@@ -201,15 +173,11 @@ class Node:
             settings.offsets_load_buffer_size,
             turn=self._turn,
         )
-        of_events = BackingCluster(client.bootstrap, client.arguments)
-        self._events = EventTopic(of_events, HISTORY_TOPIC, self.node_id)
-        history = History(settings.muster_history_events_per_group)
+        self._events = EventTopic(
+            BackingCluster(client.bootstrap, client.arguments), HISTORY_TOPIC, self.node_id
+        )
         self._log: BackingLog | None = None
-        self._appends = Latencies()
-        self.status = NodeStatus(self.node_id, lambda: self._drivers, boot_ms)
-        self.metrics = self._metrics(history)
-        on_event = self.metrics.rebalances.add
-        self._history = HistoryWriter(history, self._events, self.runtime.soon, on_event)
+        self._observe(History(settings.muster_history_events_per_group))
         self.topics = ClusterTopics(self._on_topic_deleted)
         self._watch = TopicWatch(cluster, self.topics)
         self.placement = Placement(self._own_node(), controller_id=NO_LEADER)
@@ -242,12 +210,19 @@ class Node:
             self._gateway = gateway
         return Server(table, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
 
-    def _metrics(self, history: History) -> Metrics:
+    def _observe(self, history: History) -> None:
+        """Have what happens counted, kept and shown."""
+        self._http: HttpServer | None = None
+        self._stop_seeing_turns: Callable[[], None] | None = None
+        self.turn_watch = TurnWatch(self._settings.muster_turn_log_ms, self._turn.begin)
+        self._appends = Latencies()
+        self.status = NodeStatus(self.node_id, lambda: self._drivers, boot_ms)
         loop = (self.runtime, self._clock, self.turn_watch)
         parts = Parts(*loop, {"kafka": self._appends}, lambda: self.server, lambda: history)
-        metrics = Metrics(self._settings, parts, NoTopics(), self._readers)
-        metrics.more = self.status.lines
-        return metrics
+        self.metrics = Metrics(self._settings, parts, NoTopics(), self._readers)
+        self.metrics.more = self.status.lines
+        on_event = self.metrics.rebalances.add
+        self._history = HistoryWriter(history, self._events, self.runtime.soon, on_event)
 
     def _has_consumer_groups(self) -> bool:
         return CONSUMER in self._settings.group_coordinator_rebalance_protocols
@@ -308,21 +283,7 @@ class Node:
         self.metrics.start()
         listeners = [listener.name for listener in self._settings.endpoints]
         endpoints = tuple(Endpoint(name, *self.server.endpoint_for(name)) for name in listeners)
-        self._log = BackingLog(
-            self._cluster,
-            self._topic,
-            OwnNode(self.node_id, endpoints),
-            self._shards,
-            self._clock.wall_ms,
-            OwnershipTiming(lease_ms=self._settings.muster_lease_ms),
-        )
-        for partition, shard in self._shards.items():
-            driver = self._log.drivers[partition]
-            shard.attach(driver)
-            driver.on_moved = self._on_moved
-            driver.on_appended = self._appends.add
-            driver.on_state = partial(self._on_state, partition)
-        self._cluster.on_missing = partial(self.topics.doubt, self._topic.topic_id)
+        self._log = self._follow(endpoints)
         await self._log.start()
         own = NodeIdentity(
             self.node_id, uuid.uuid4().hex, self._clock.wall_ms(), endpoints, self._settings.broker_rack
@@ -332,17 +293,42 @@ class Node:
         nodes = Nodes(own, self._topic.partition_count, self._owners, on_table, self._clock.wall_ms)
         self._join(nodes)
 
+    def _follow(self, endpoints: tuple[Endpoint, ...]) -> BackingLog:
+        """The logs, with the shards as their hosts."""
+        backing_log = BackingLog(
+            self._cluster,
+            self._topic,
+            OwnNode(self.node_id, endpoints),
+            self._shards,
+            self._clock.wall_ms,
+            OwnershipTiming(lease_ms=self._settings.muster_lease_ms),
+        )
+        for partition, shard in self._shards.items():
+            driver = backing_log.drivers[partition]
+            shard.attach(driver)
+            driver.on_moved = self._on_moved
+            driver.on_appended = self._appends.add
+            driver.on_state = partial(self._on_state, partition)
+        self._cluster.on_missing = partial(self.topics.doubt, self._topic.topic_id)
+        return backing_log
+
     async def serve_http(self, explain: Explain | None = None) -> None:
         """Serve HTTP if it has listeners; what it needs is imported only then. Raises StartupError."""
         if not self._settings.muster_http_listeners:
             return
         from coordinator.http.start import HttpBindError, Sources, serve_http
 
-        parts = (self._settings, self.runtime, self.server, self.metrics, self._history.history)
-        bound: dict[str, str] = {}
-        others = (self.topics.topic_name, self._readers, bound, explain)
+        parts = (
+            self._settings,
+            self.runtime,
+            self.server,
+            self.metrics,
+            self._history.history,
+            self._readers,
+        )
         try:
-            self._http = await serve_http(Sources(*parts, *others, nodes=self.status), self._turn)
+            sources = Sources(*parts, self.topics.topic_name, explain, nodes=self.status)
+            self._http = await serve_http(sources, self._turn)
         except HttpBindError as error:
             raise StartupError(str(error)) from error
 

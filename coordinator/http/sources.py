@@ -53,10 +53,8 @@ class Sources:
     server: Server
     metrics: Metrics
     history: History
-    topic_name: Callable[[bytes], str | None]
     readers: Workers
-    bound: dict[str, str]
-    """Where listeners were opened, by the option that asked for them."""
+    topic_name: Callable[[bytes], str | None]
     explain: Explain | None = None
     data: Data | None = None
     nodes: Nodes | None = None

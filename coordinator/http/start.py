@@ -30,7 +30,8 @@ async def serve_http(sources: Sources, turn: TurnShare) -> HttpServer | None:
     Raises HttpBindError for a listener that was set by hand, and UnusableSettings for a token or a key store.
     DescribeConfigs shows what was bound.
     """
-    settings, runtime, bound = sources.settings, sources.runtime, sources.bound
+    settings, runtime = sources.settings, sources.runtime
+    bound = {} if sources.data is None else sources.data.broker.bound
     listeners = [http_listener(text) for text in settings.muster_http_listeners]
     try:
         token = bearer_token(settings)

@@ -11,7 +11,8 @@ import pytest_asyncio
 
 from coordinator.backing.kafka.cluster import BackingCluster
 from coordinator.backing.kafka.topic import BackingTopic
-from coordinator.daemon.node import Backing, BackingClient, Node
+from coordinator.daemon.node import Node
+from coordinator.daemon.node_backing import Backing, BackingClient
 from coordinator.history.events import History
 from coordinator.http.exchange import HttpProblem, Request, Steps
 from coordinator.http.site import HttpSite
@@ -97,8 +98,8 @@ class TwoNodes:
 def site_of(node: Node) -> HttpSite:
     """What HTTP serves of a node."""
     history = History(10)
-    parts = (node._settings, node.runtime, node.server, node.metrics, history, node.topics.topic_name)
-    sources = Sources(*parts, node._readers, {}, nodes=TwoNodes())
+    parts = (node._settings, node.runtime, node.server, node.metrics, history, node._readers)
+    sources = Sources(*parts, node.topics.topic_name, nodes=TwoNodes())
     return HttpSite(sources, ["localhost"], cast(Any, None))
 
 
