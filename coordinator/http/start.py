@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 
 import structlog
 
@@ -10,7 +11,7 @@ from coordinator.http.encryption import HttpStores
 from coordinator.http.server import HttpBindError, HttpServer
 from coordinator.http.site import HttpSite
 from coordinator.http.sources import Data, Sources
-from coordinator.http.token import TokenError, bearer_token
+from coordinator.http.token import NO_TOKEN, TokenError, bearer_token
 from coordinator.http.work import StepQueue
 from coordinator.runtime.turn_share import TurnShare
 from coordinator.security.tls.problems import TlsProblem
@@ -21,13 +22,12 @@ __all__ = ["Data", "HttpBindError", "Sources", "serve_http"]
 
 log = structlog.get_logger("muster.http")
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
 
 async def serve_http(sources: Sources, turn: TurnShare) -> HttpServer | None:
     """Serve HTTP where the settings say; return None if the default port is taken, as HTTP is then left out.
 
-    Raises HttpBindError for a listener that was set by hand, and UnusableSettings for a token or a key store.
+    Raises HttpBindError for a listener that was set by hand, and UnusableSettings for a token or a key store, or
+    where others than this machine would read all of it unasked.
     DescribeConfigs shows what was bound.
     """
     settings, runtime = sources.settings, sources.runtime
@@ -38,6 +38,12 @@ async def serve_http(sources: Sources, turn: TurnShare) -> HttpServer | None:
         stores = HttpStores(settings) if any(each.is_tls for each in listeners) else None
     except (TokenError, TlsProblem) as problem:
         raise UnusableSettings(f"HTTP cannot be served: {problem}") from None
+    others = [each for each in listeners if not is_loopback(each.host)]
+    if others and token is None and settings.muster_http_token != NO_TOKEN:
+        raise UnusableSettings(
+            "HTTP cannot be served: muster.http.listeners are not on loopback alone, and whoever reaches them "
+            f"would read all of it: set muster.http.token.file, or muster.http.token={NO_TOKEN}"
+        )
     steps = StepQueue(asyncio.get_running_loop().call_soon, turn.is_over, sources.readers.submit)
     names = [each.host for each in listeners]
     names += [each.advertised_host for each in settings.endpoints]
@@ -55,15 +61,22 @@ async def serve_http(sources: Sources, turn: TurnShare) -> HttpServer | None:
         sources.server.tls.add(stores)
     bound[OPTION] = ",".join(server.addresses)
     log.info("HTTP is served", at=bound[OPTION])
-    _warn(listeners, has_token=token is not None)
+    _warn(others, has_token=token is not None)
     if token is None and settings.authorizer_class_name:
         log.warning("HTTP asks for no token: it shows to all who reach it what ACLs keep from them")
     return server
 
 
-def _warn(listeners: list[HttpListener], *, has_token: bool) -> None:
-    """Log what whoever reaches a listener beyond loopback may read."""
-    others = [each for each in listeners if each.host not in LOOPBACK]
+def is_loopback(host: str) -> bool:
+    """Whether this machine alone reaches a listener there; "" is every interface."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _warn(others: list[HttpListener], *, has_token: bool) -> None:
+    """Log what whoever reaches listeners beyond loopback may read."""
     if others and not has_token:
         log.warning("HTTP is not on loopback alone: whoever reaches it reads all of it, without a password")
     elif any(not each.is_tls for each in others):

@@ -22,6 +22,9 @@ log = structlog.get_logger("muster.http")
 OPEN_PATHS: Final = frozenset({"/livez", "/readyz"})
 """Paths that are answered without a token."""
 
+NO_TOKEN: Final = "none"
+"""Says that none is asked for, though others than this machine may reach a listener."""
+
 TOKEN_MIN: Final = 16
 """Fewest characters of a token: with fewer it can be tried out."""
 
@@ -73,7 +76,7 @@ def bearer_token(settings: OperatorSettings) -> BearerToken | None:
         raise TokenError("muster.http.token and muster.http.token.file are both given")
     if file is not None:
         text = _read(Path(file))
-    return None if text is None else BearerToken(text)
+    return None if text is None or (text == NO_TOKEN and file is None) else BearerToken(text)
 
 
 def _read(file: Path) -> str:

@@ -56,7 +56,7 @@ class OperatorSettings(BaseModel):
     muster_http_token: Annotated[str | None, FreeText(optional=True)] = Field(
         None,
         repr=False,
-        description="What requests have to show as their bearer token; else none is asked for.",
+        description="What requests have to show as their bearer token; none: nothing, wherever listeners are.",
     )
     muster_http_token_file: Annotated[str | None, FreeText(optional=True)] = Field(
         None, description="The file that has this token, in place of it."

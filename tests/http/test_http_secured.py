@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.http.exchange import HttpProblem
+from coordinator.http.start import is_loopback
 from coordinator.http.token import OPEN_PATHS, TOKEN_MIN, BearerToken, TokenError
 from harness.daemon import ROOT, MusterDaemon
 from harness.http_client import HttpAnswer, get, send_raw
@@ -183,6 +184,11 @@ def test_strangers_in_a_handshake_hold_up_nobody(
         ({"muster.http.token": "short-canary"}, "the token of HTTP must have"),
         ({"muster.http.token.file": "/absent"}, "muster.http.token.file /absent cannot be read"),
         ({"muster.http.token": TOKEN, "muster.http.token.file": "/absent"}, "are both given"),
+        (
+            {"muster.http.listeners": "http://0.0.0.0:0"},
+            "set muster.http.token.file, or muster.http.token=none",
+        ),
+        ({"muster.http.listeners": f"http://{HOST}:0,http://[::]:0"}, "are not on loopback alone"),
         ({"muster.http.listeners": f"https://{HOST}:0"}, "ssl.keystore.location, or key and"),
         (
             {"muster.http.listeners": f"https://{HOST}:0", "muster.http.ssl.keystore.location": "/absent"},
@@ -223,6 +229,34 @@ def test_what_cannot_be_used_keeps_the_daemon_from_starting(
     assert done.returncode == 2
     assert sentence in done.stderr.splitlines()[-1]
     assert "canary" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "settings", "status"),
+    [
+        ("0.0.0.0", {"muster.http.token": "none"}, 200),
+        ("0.0.0.0", {"muster.http.token": TOKEN}, 401),
+        ("127.0.0.1", {"muster.http.token": "none"}, 200),
+    ],
+)
+def test_a_listener_beyond_loopback_is_open_where_that_is_said(
+    tmp_path: Path, host: str, settings: dict[str, str], status: int
+) -> None:
+    port = free_port()
+    given = {**FEW, "muster.http.listeners": f"http://{host}:{port}", **settings}
+    with MusterDaemon(tmp_path, given) as daemon:
+        assert get(port, "/api/v1/groups").status == status
+        warned = "whoever reaches it reads all of it" in daemon.log_path.read_text()
+    assert warned == (host == "0.0.0.0" and status == 200)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_here"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True)]
+    + [(each, False) for each in ("", "10.0.0.7", "::", "0.0.0.0", "muster.example", "localhost.example")],
+)
+def test_loopback_is_what_this_machine_alone_reaches(host: str, is_here: bool) -> None:
+    assert is_loopback(host) == is_here
 
 
 def muster(*arguments: str, environment: dict[str, str]) -> str:
