@@ -20,7 +20,7 @@ from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.security.tls.certificates import client_context
 from tests.security.tls.test_tls_daemon import started
 
-TIMEOUT_MS: Final = 1500
+TIMEOUT_MS: Final = 3000
 PACE_S: Final = 0.1
 SIZE: Final = Struct(">i")
 
@@ -85,4 +85,4 @@ def test_a_stranger_that_keeps_on_sending_is_closed_in_time(
     assert not is_open, "all was said, and the connection is open"
     took_ms = (time.monotonic() - began_s) * 1000
     client.close()
-    assert TIMEOUT_MS - 100 <= took_ms < 8 * TIMEOUT_MS
+    assert TIMEOUT_MS - 100 <= took_ms < 5 * TIMEOUT_MS

@@ -144,7 +144,7 @@ def test_a_token_that_is_refused_fails_at_the_clients_farewell(daemon: Secured) 
 
 def test_the_session_ends_with_the_token(daemon: Secured) -> None:
     client = stranger(daemon)
-    assert show(client, token(2)).session_lifetime_ms > 0
+    assert show(client, token(6)).session_lifetime_ms > 0
 
     def is_closed() -> bool:
         try:
@@ -261,21 +261,21 @@ class KafkaPythonProvider(KafkaPythonTokenProvider):
 
 
 def test_kafka_python_logs_in(daemon: Secured) -> None:
-    def admin(shown: str) -> KafkaAdminClient:
+    def admin(shown: str, patience_s: int) -> KafkaAdminClient:
         return KafkaAdminClient(
             bootstrap_servers=daemon.sasl_bootstrap,
             security_protocol="SASL_PLAINTEXT",
             sasl_mechanism="OAUTHBEARER",
             sasl_oauth_token_provider=KafkaPythonProvider(shown),
-            bootstrap_timeout_ms=2000,
+            bootstrap_timeout_ms=patience_s * 1000,
         )
 
-    right = admin(TOKENS["right"]())
+    right = admin(TOKENS["right"](), TIMEOUT_S)
     assert right.describe_cluster()
     right.close()
     for what in ("wrong", "expired"):
         with pytest.raises(KafkaPythonError):
-            admin(TOKENS[what]())
+            admin(TOKENS[what](), 2)
 
 
 @pytest.mark.usefixtures("java")

@@ -26,13 +26,14 @@ MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 USERS: Final = ("java", "librdkafka", "kafka-python", "aiokafka")
 PASSWORD: Final = "canary"
 LASTS_MS: Final = 3_000
-SESSIONS: Final = 4
+SESSIONS: Final = 5
 DURING_S: Final = SESSIONS * LASTS_MS / 1000
 PACE_S: Final = 0.05
 """Between two records: a client that does not log in again is sure to send one after the end."""
 TIMEOUT_S: Final = 30
-LATE: Final = 1
-"""How often a client that logs in again may come too late for it, where a busy machine keeps it waiting."""
+LATE: Final = 2
+"""How often a client that logs in again may come too late for it, where a busy machine keeps it waiting: it has
+a few tenths of a second. One that does not log in again is cut off at the end of every session."""
 
 SETTINGS: Final = {
     "listener.name.ext.sasl.enabled.mechanisms": "PLAIN",

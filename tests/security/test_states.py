@@ -36,8 +36,8 @@ from tests.server.test_logins import HELLO, SECURED, log_in, token
 
 HEAD: Final = Struct(">hhi")
 HANDSHAKE_KEY, VERSIONS_KEY, AUTHENTICATE_KEY = 17, 18, 36
-LASTS_MS: Final = 4_000
-MADE_S: Final = 10.0
+LASTS_MS: Final = 8_000
+MADE_S: Final = 30.0
 SCRAM: Final = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 TOPIC: Final = MetadataRequest(topics=[MetadataRequestTopic(name="made-by-a-stranger")])
 COUNT: Final = re.compile(r'^muster_requests_total\{api="(\w+)"\} (\d+)', re.MULTILINE)

@@ -115,11 +115,21 @@ class Running(MusterDaemon):
 
 
 def is_served(bootstrap: str) -> bool:
+    client = one_more(bootstrap)
+    if client is not None:
+        client.close()
+    return client is not None
+
+
+def one_more(bootstrap: str) -> WireClient | None:
+    """A client that is served, and stays; None if it was closed on."""
+    client = WireClient(bootstrap)
     try:
-        with WireClient(bootstrap) as client:
-            return bool(client.ask(DescribeClusterRequest(), 0).brokers)
+        assert client.ask(DescribeClusterRequest(), 0).brokers
     except ConnectionError:
-        return False
+        client.close()
+        return None
+    return client
 
 
 @pytest.fixture(scope="module")
@@ -131,28 +141,25 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 # Limits.
 
 
-def await_served(running: Running, listener: str) -> None:
-    wait_until(lambda: is_served(running.bootstrap_of(listener)), "there is room", 10)
+def await_served(running: Running, listener: str) -> WireClient:
+    """A client that is served, once there is room; one that has just gone may be counted for a moment."""
+    return wait_until(lambda: one_more(running.bootstrap_of(listener)), "there is room", 30)
 
 
 def test_a_listener_has_a_maximum_of_its_own_from_the_start_on_and_at_run_time(running: Running) -> None:
     """Q21; others are served meanwhile, and who is in stays in."""
     extra = running.bootstrap_of("EXTRA")
-    await_served(running, "EXTRA")
-    with WireClient(extra) as first:
-        assert first.ask(DescribeClusterRequest(), 0).brokers
-        await_served(running, "EXTRA")
-        with WireClient(extra) as second:
-            assert second.ask(DescribeClusterRequest(), 0).brokers
+    with await_served(running, "EXTRA") as first:
+        with await_served(running, "EXTRA") as second:
             assert not is_served(extra)
             assert running.change((MOST, "1")) == OK
             assert first.ask(DescribeClusterRequest(), 0).brokers
             assert second.ask(DescribeClusterRequest(), 0).brokers
-        wait_until(lambda: not is_served(extra), "one is enough now", 10)
+        wait_until(lambda: not is_served(extra), "one is enough now", 30)
         assert running.change((MOST, "3"), scope=ALL) == OK
         assert not is_served(extra), "what is set for the node is above"
         assert running.change((MOST, None)) == OK
-        await_served(running, "EXTRA")
+        await_served(running, "EXTRA").close()
     ((value, _, synonyms),) = running.described(MOST)
     assert value == "3"
     assert (MOST, "3", 3) in synonyms
@@ -189,25 +196,25 @@ def test_strangers_count_as_connections_of_their_listener(running: Running) -> N
                 return False
 
     with socket.create_connection((host, int(port))):
-        wait_until(is_closed_at_once, "a second is one too many", 10)
-    wait_until(lambda: not is_closed_at_once(), "there is room for one", 10)
+        wait_until(is_closed_at_once, "a second is one too many", 30)
+    wait_until(lambda: not is_closed_at_once(), "there is room for one", 30)
     assert running.change((name, None)) == OK
 
 
 def test_connections_of_one_listener_come_no_faster_than_its_rate(running: Running) -> None:
     """Those of others do, and with the limit gone all do."""
-    assert running.change((RATE, "5"), (MOST, "100")) == OK
+    assert running.change((RATE, "1"), (MOST, "100")) == OK
 
     def took_s(listener: str) -> float:
         began_s = time.monotonic()
         with ExitStack() as stack:
-            for _ in range(10):
+            for _ in range(9):
                 client = stack.enter_context(WireClient(running.bootstrap_of(listener)))
                 assert client.ask(DescribeClusterRequest(), 0).brokers
         return time.monotonic() - began_s
 
     slow_s = took_s("EXTRA")
-    assert slow_s > 0.9
+    assert slow_s > 7.9
     assert took_s("PLAINTEXT") < slow_s / 2
     assert running.change((RATE, None)) == OK
     assert took_s("EXTRA") < slow_s / 2

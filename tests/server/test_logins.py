@@ -29,18 +29,28 @@ SECURED = {name: value for name, value in SECURITY.items() if name.endswith("pla
 }
 MOST_STRANGERS = 8
 TIMEOUT_MS = 1500
+FAILURES = 4
+"""The fourth of the same user ends 2.4 s late, and the next would 4.8 s."""
+SOONER_S = 4.0
 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterDaemon]:
     settings = SECURED | {
         "muster.unauthenticated.connections.max": str(MOST_STRANGERS),
-        "muster.handshake.timeout.ms": str(TIMEOUT_MS),
         "sasl.server.max.receive.size": "5000",
         "connection.failed.authentication.delay.ms": "300",
         f"listener.name.{SASL_LISTENER.lower()}.plain.connections.max.reauth.ms": "3600000",
     }
     with MusterDaemon(tmp_path_factory.mktemp("logins"), settings, listeners=LISTENERS) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterDaemon]:
+    """One that does not wait for strangers; who logs in elsewhere has the time of a busy machine."""
+    settings = SECURED | {"muster.handshake.timeout.ms": str(TIMEOUT_MS)}
+    with MusterDaemon(tmp_path_factory.mktemp("hasty"), settings, listeners=LISTENERS) as daemon:
         yield daemon
 
 
@@ -101,17 +111,17 @@ def test_a_password_tried_again_fails_later_each_time_and_the_right_one_is_not_h
 ) -> None:
     """F3: by user, and never later than the end of the time that a stranger has."""
     took_s = []
-    for _ in range(2):
+    for _ in range(FAILURES):
         client = stranger(daemon)
         began_s = time.monotonic()
         assert log_in(client, token("bob", "guess"))[0] == ErrorCode.SASL_AUTHENTICATION_FAILED
         took_s.append(time.monotonic() - began_s)
         assert_closed(client)
-    assert took_s[1] >= 0.59
+    assert all(took >= 0.3 * 2**number - 0.01 for number, took in enumerate(took_s)), took_s
     began_s = time.monotonic()
     with stranger(daemon) as client:
         assert log_in(client, token("bob", PASSWORDS["bob"]))[0] == 0
-    assert time.monotonic() - began_s < 0.5
+    assert time.monotonic() - began_s < SOONER_S
 
 
 def test_what_comes_behind_a_login_that_fails_is_not_looked_at(daemon: MusterDaemon) -> None:
@@ -172,10 +182,10 @@ def test_the_lifetime_of_a_session_is_told(daemon: MusterDaemon) -> None:
     ],
     ids=["nothing", "half-a-frame", "versions", "handshake"],
 )
-def test_a_stranger_is_closed_in_time(daemon: MusterDaemon, sent: bytes) -> None:
+def test_a_stranger_is_closed_in_time(hasty: MusterDaemon, sent: bytes) -> None:
     """Whatever it sends, and however often: the clock runs from accept."""
-    client = stranger(daemon)
     began_s = time.monotonic()
+    client = stranger(hasty)
     client.socket.sendall(sent)
     client.socket.settimeout(0.2)
     while True:
@@ -187,7 +197,7 @@ def test_a_stranger_is_closed_in_time(daemon: MusterDaemon, sent: bytes) -> None
         except ConnectionResetError:
             break
     took_ms = (time.monotonic() - began_s) * 1000
-    assert TIMEOUT_MS - 100 <= took_ms < 20 * TIMEOUT_MS
+    assert TIMEOUT_MS - 100 <= took_ms < 10 * TIMEOUT_MS
     client.close()
 
 
@@ -199,15 +209,12 @@ def test_strangers_beyond_the_bound_are_closed_at_once(daemon: MusterDaemon) -> 
     def are_full() -> bool:
         """Whether a further one is closed; strangers of other tests may still be counted."""
         strangers.append(stranger(daemon))
-        strangers[-1].socket.settimeout(0.05)
         try:
-            return strangers[-1].socket.recv(1) == b""
-        except ConnectionResetError:
+            return bool(strangers[-1].ask(HELLO, 3).error_code)
+        except ConnectionError:
             return True
-        except TimeoutError:
-            return False
 
-    wait_until(are_full, "too many strangers", 10)
+    wait_until(are_full, "too many strangers", 30)
     assert len(strangers) <= MOST_STRANGERS + 1
     assert client.ask(ListGroupsRequest(), 4).error_code == 0
     with WireClient(daemon.bootstrap) as plain:
@@ -222,7 +229,7 @@ def test_strangers_beyond_the_bound_are_closed_at_once(daemon: MusterDaemon) -> 
             except ConnectionError:
                 return False
 
-    wait_until(is_let_in, "room for strangers", 10)
+    wait_until(is_let_in, "room for strangers", 30)
     client.close()
 
 
@@ -251,7 +258,7 @@ def test_strangers_count_by_their_address(tmp_path: Path) -> None:
                 return None
             return clients
 
-        clients = wait_until(fill, "three strangers", 10)
+        clients = wait_until(fill, "three strangers", 30)
         assert_closed(stranger(daemon))
         client = clients[0]
         assert log_in(client, token())[0] == 0
@@ -266,7 +273,7 @@ def test_strangers_count_by_their_address(tmp_path: Path) -> None:
                 except ConnectionError:
                     return False
 
-        wait_until(is_let_in, "both are counted no longer", 10)
+        wait_until(is_let_in, "both are counted no longer", 30)
 
 
 def test_no_password_is_in_the_log_and_failures_are(daemon: MusterDaemon) -> None:

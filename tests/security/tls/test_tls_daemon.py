@@ -35,7 +35,8 @@ from tests.security.tls.certificates import (
 )
 
 LISTENERS: Final = {"TLS": "SSL", "MUTUAL": "SSL", "LOGIN": "SASL_SSL"}
-HANDSHAKE_TIMEOUT_MS: Final = 1500
+HANDSHAKE_TIMEOUT_MS: Final = 3000
+"""Enough for a handshake where the machine is busy, and a tenth of what it is by default."""
 USER, USER_PASSWORD = "alice", "alice-secret"
 JAAS: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SETTINGS: Final = {
@@ -325,7 +326,7 @@ def test_a_handshake_that_is_not_done_in_time_ends(
         begin(client)
         assert is_closed(client)
     took_ms = (time.monotonic() - began) * 1000
-    assert 0.5 * HANDSHAKE_TIMEOUT_MS < took_ms < 10 * HANDSHAKE_TIMEOUT_MS
+    assert 0.5 * HANDSHAKE_TIMEOUT_MS < took_ms < 5 * HANDSHAKE_TIMEOUT_MS
 
 
 def is_closed(client: socket.socket) -> bool:
@@ -340,7 +341,7 @@ def test_tls_without_a_login_ends_by_the_same_clock(hasty: MusterDaemon) -> None
     began = time.monotonic()
     with connected(hasty, "LOGIN") as client:
         assert is_closed(client)
-    assert (time.monotonic() - began) * 1000 < 10 * HANDSHAKE_TIMEOUT_MS
+    assert (time.monotonic() - began) * 1000 < 5 * HANDSHAKE_TIMEOUT_MS
 
 
 def test_a_hello_by_the_byte_is_served(daemon: MusterDaemon) -> None:
