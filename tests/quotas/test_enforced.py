@@ -111,9 +111,9 @@ def test_a_producer_is_answered_at_once_and_muted(client: WireClient, limited: A
     first = client.ask(produce(60_000), 9)
     assert first.throttle_time_ms == 0
     since_s = time.monotonic()
-    second, took_s = seconds(client, produce(60_000), 9)
+    second, took_s = seconds(client, produce(100_000), 9)
     assert second.responses[0].partition_responses[0].error_code == 0
-    assert 1_000 <= second.throttle_time_ms < 2_100, "12 s of bytes, and a window of 10 to 11"
+    assert 5_000 <= second.throttle_time_ms < 6_100, "16 s of bytes, and a window of 10 to 11"
     assert took_s * 1_000 < second.throttle_time_ms
     assert_muted(client, second.throttle_time_ms, since_s)
 
@@ -167,12 +167,12 @@ def test_a_consumer_over_its_limit_gets_nothing_and_its_session_stays(
     over, took_s = seconds(client, fetch(topic, 1, opened.session_id, 1), 11)
     assert (over.session_id, over.error_code, over.responses) == (opened.session_id, 0, [])
     assert 7_400 < over.throttle_time_ms < 8_600, "120 KB are 18.5 s, and the window is of 10 to 11"
-    assert took_s < 1
+    assert took_s * 1_000 < over.throttle_time_ms, "it is not waited for"
     limited(consumer_byte_rate=650_000)
     with WireClient(daemon.bootstrap, client.client_id) as other:
         later = other.ask(fetch(topic, 1, opened.session_id, 2), 11)
     assert (later.throttle_time_ms, later.error_code, len(records_in(later)) > 60_000) == (0, 0, True)
-    assert time.monotonic() - since_s < 5
+    assert (time.monotonic() - since_s) * 1_000 < over.throttle_time_ms, "while the first connection is muted"
 
 
 def test_a_throttled_fetch_opens_no_session(daemon: MusterDaemon, client: WireClient, limited: Any) -> None:
@@ -227,24 +227,31 @@ def test_heartbeats_that_were_prepared_are_throttled_from_the_first_quota_on(
 
 
 def test_partitions_beyond_the_permits_are_refused_topic_by_topic(client: WireClient, limited: Any) -> None:
-    """Q13: eleven seconds' worth, and the last may go below zero."""
+    """Q13: eleven seconds' worth, and the last may go below zero. What has passed since comes back."""
     limited(controller_mutation_rate=0.1)
+    began_s = time.monotonic()
     assert make_topics(client, "m1", partitions=3).topics[0].error_code == 0
-    since_s = time.monotonic()
     refused = make_topics(client, "m2")
-    took_s = time.monotonic() - since_s
+    took_ms = (time.monotonic() - began_s) * 1_000
     (topic,) = refused.topics
     assert topic.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert 18_000 < refused.throttle_time_ms <= 19_000, "1.9 permits are missing"
-    assert took_s < 1
+    assert 19_000 - took_ms - 1 <= refused.throttle_time_ms <= 19_000, "1.9 permits are missing"
+    assert took_ms < refused.throttle_time_ms, "it is not waited for"
 
 
 def test_old_versions_pass_and_are_throttled(daemon: MusterDaemon, client: WireClient, limited: Any) -> None:
     limited(controller_mutation_rate=0.1)
+    began_s = time.monotonic()
+
+    def is_missing(throttle_ms: int, permits: float) -> bool:
+        """Whether as many permits are waited for, but for those that have come since."""
+        took_ms = (time.monotonic() - began_s) * 1_000
+        return permits * 10_000 - took_ms - 1 <= throttle_ms <= permits * 10_000
+
     answer = make_topics(client, "old1", partitions=3, version=5)
-    assert (answer.topics[0].error_code, answer.throttle_time_ms > 18_000) == (0, True)
+    assert (answer.topics[0].error_code, is_missing(answer.throttle_time_ms, 1.9)) == (0, True)
     with WireClient(daemon.bootstrap, client.client_id) as other:
-        assert make_topics(other, "old2", version=4).throttle_time_ms > 28_000
+        assert is_missing(make_topics(other, "old2", version=4).throttle_time_ms, 2.9)
     with WireClient(daemon.bootstrap, client.client_id) as other:
         grown = other.ask(grow("old2"), 3)
         assert grown.results[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -253,7 +260,7 @@ def test_old_versions_pass_and_are_throttled(daemon: MusterDaemon, client: WireC
         assert deleted.responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     with WireClient(daemon.bootstrap, client.client_id) as other:
         deleted = other.ask(DeleteTopicsRequest(topic_names=["old2"], timeout_ms=5_000), 4)
-        assert (deleted.responses[0].error_code, deleted.throttle_time_ms > 28_000) == (0, True)
+        assert (deleted.responses[0].error_code, is_missing(deleted.throttle_time_ms, 3.9)) == (0, True)
 
 
 def test_a_client_that_ignores_throttle_times_gets_its_rate(tmp_path: Path) -> None:
@@ -275,7 +282,10 @@ def test_a_client_that_ignores_throttle_times_gets_its_rate(tmp_path: Path) -> N
 
 
 def test_connections_over_the_rate_of_their_address_are_held_and_closed(daemon: MusterDaemon) -> None:
-    """The eleventh is held until the rate is below its limit, within a second; other addresses come in."""
+    """The eleventh is held until the rate is below its limit, within a second; other addresses come in.
+
+    That is a whole number of seconds after the first one came, and so never before one.
+    """
     host, port = daemon.bootstrap.rsplit(":", 1)
     address = "127.0.0.9"
     limit(daemon, {"ip": address}, connection_creation_rate=1)
@@ -283,11 +293,13 @@ def test_connections_over_the_rate_of_their_address_are_held_and_closed(daemon: 
     def connect(source: str) -> socket.socket:
         return socket.create_connection((host, int(port)), timeout=10, source_address=(source, 0))
 
+    began_s = time.monotonic()
     opened = [connect(address) for _ in range(10)]
     since_s = time.monotonic()
     with connect(address) as eleventh, connect("127.0.0.2") as other:
         assert eleventh.recv(1) == b""
-        assert 0.02 <= time.monotonic() - since_s <= 1 + SLACK_S
+        assert time.monotonic() - began_s >= 1 - 0.02
+        assert time.monotonic() - since_s <= 1 + SLACK_S
         other.setblocking(False)
         with pytest.raises(BlockingIOError):
             other.recv(1)
