@@ -60,7 +60,7 @@ def test_why_says_who_is_waited_for_and_until_when(running: tuple[MusterDaemon, 
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
     with WireClient(daemon.bootstrap, "slow-poll") as slow, WireClient(daemon.bootstrap, "newcomer") as new:
-        member_id = join(slow, "late", session_ms=30_000)
+        member_id = join(slow, "late", session_ms=90_000)  # Of which two commands do not take a third.
         new.send(rejoin, 3)
         wait_until(lambda: get(port, "/api/v1/group", id="late").json["waiting"], "a rebalance", PATIENCE_S)
         slow.ask(HeartbeatRequest(group_id="late", generation_id=1, member_id=member_id), 3)

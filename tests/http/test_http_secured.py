@@ -157,7 +157,9 @@ def test_https_answers_as_http_does(encrypted: tuple[MusterDaemon, int], certifi
     began = time.monotonic()
     page = get_tls(port, "/metrics", certificates, **BEARER, Connection="close")
     assert b"muster_connections" in page.body
-    assert time.monotonic() - began < 2, "the end of an answer comes with it"
+    assert time.monotonic() - began < 10, (
+        "the end of an answer comes with it, not when it is waited for no longer"
+    )
     assert (
         get_tls(port, "/api/v1/groups", certificates, **BEARER, Origin=f"https://{HOST}:{port}").status == 200
     )

@@ -118,4 +118,5 @@ def test_the_count_sees_a_queue_that_is_too_short() -> None:
             client = stack.enter_context(socket.socket())
             client.setblocking(False)
             client.connect_ex(listening.getsockname())
-        assert dropped_connections(listening.getsockname()[1]) == 3, "two have a place in a queue of one"
+        dropped = dropped_connections(listening.getsockname()[1])
+    assert dropped >= 3, "two have a place in a queue of one; the others are dropped again a second later"

@@ -30,13 +30,13 @@ def test_requests_together_take_no_more_memory_than_asked(tmp_path: Path) -> Non
     """One peer holds it with a request that it does not finish; the next waits until that is closed."""
     with (
         MusterDaemon(tmp_path, SMALL) as daemon,
-        socket.create_connection((HOST, daemon.port), timeout=10) as holds,
+        socket.create_connection((HOST, daemon.port), timeout=30) as holds,
         WireClient(daemon.bootstrap) as waits,
     ):
+        start = time.monotonic()
         holds.sendall(struct.pack(">ihhihh", LARGE_BYTES, 0, 9, 1, -1, 0) + bytes(LARGE_BYTES - 100_000))
         with WireClient(daemon.bootstrap) as small:
             assert small.ask(MetadataRequest(topics=[]), 12).brokers
-        start = time.monotonic()
         waits.ask(produce_request(batch(bytes(LARGE_BYTES - 1000)), "none"), 9)
         assert time.monotonic() - start > STALLED_S / 2
         assert holds.recv(1) == b"", "it gave way"

@@ -25,8 +25,9 @@ FRAME_BYTES = 100 << 20
 SENT_BYTES = 60 << 20
 RESIDENT_MAX_BYTES = 400_000_000
 WATCHED_S = 3.0
-ANSWER_S = 2.0
-"""For an honest client while the peers press on: an idle machine takes milliseconds."""
+ANSWER_S = 5.0
+"""For an honest client while the peers press on: an idle machine takes milliseconds. Behind the peers that wait
+for memory it would be ten times two seconds, after which one that sends no more gives way."""
 
 GIVEN_BACK_BYTES = 60 << 20
 """Above what the daemon had before: less than one of the peers held."""
@@ -117,5 +118,5 @@ def test_peers_that_do_not_finish_cost_a_bounded_amount_and_hold_no_other_up(tmp
                 20,
             )
         assert "others wait for its memory" in daemon.log_path.read_text()
-        wait_until(lambda: resident_bytes(daemon) < before + GIVEN_BACK_BYTES, "memory is given back", 10)
+        wait_until(lambda: resident_bytes(daemon) < before + GIVEN_BACK_BYTES, "memory is given back", 30)
         print(f"12 peers: at most {most_bytes / 1e6:.0f} MB resident")

@@ -30,7 +30,9 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchReques
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 PATIENCE_S = 30
-QUICK_STOP_S = 5.0
+QUICK_STOP_S = 10.0
+"""A stop waits a second for last answers to be read; for a parked request it would be a minute, for a peer that
+does not read for ever."""
 FEW = {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
 SESSION_MS = 6_000
 
