@@ -90,8 +90,11 @@ def answering(
         server.join()
 
 
-def run(lane: Lane, seconds: float = 0.2, in_flight: int = 1) -> generator.GeneratedLoad:
-    return generator.run([lane], seconds, os.getpid(), in_flight, patience_s=0.5)
+def run(
+    lane: Lane, seconds: float = 1.0, in_flight: int = 1, patience_s: float = 10
+) -> generator.GeneratedLoad:
+    """A load that lasts long enough for a few requests, also where the machine stops it for a part of it."""
+    return generator.run([lane], seconds, os.getpid(), in_flight, patience_s=patience_s)
 
 
 @pytest.mark.parametrize("in_flight", [1, 16])
@@ -231,7 +234,7 @@ def test_a_wrong_answer_after_the_end_fails_the_load_too() -> None:
 
 def test_an_answer_after_the_end_is_no_operation() -> None:
     def late(number: int) -> bytes:
-        time.sleep(0.3)
+        time.sleep(2)
         return answer(number)
 
     with answering(late) as lane:
@@ -252,7 +255,7 @@ def test_an_answer_that_does_not_come_is_a_failure() -> None:
         answering(lambda number: answer(number) if number < 3 else halves[0]) as lane,
         pytest.raises(LoadError, match=r"^1 failures beside 2 good .*1 requests not answered"),
     ):
-        run(lane)
+        run(lane, patience_s=0.5)
 
 
 def test_a_missing_answer_fails_what_is_measured(tmp_path: Path) -> None:
@@ -260,7 +263,7 @@ def test_a_missing_answer_fails_what_is_measured(tmp_path: Path) -> None:
     with answering(wrong_at(7, answer(7, ErrorCode.UNKNOWN_MEMBER_ID))) as lane:
         contender = Contender(MUSTER, OwnProcess(tmp_path), [lane], generator.run)
         with pytest.raises(LoadError, match=r"UNKNOWN_MEMBER_ID"):
-            contender.load(0.2, 1)
+            contender.load(1.0, 1)
         assert contender.loads == []
 
 
