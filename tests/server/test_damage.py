@@ -104,6 +104,7 @@ def test_a_corrupt_batch_in_one_of_50_partitions_leaves_the_others_serving(
     before = segment.read_bytes()
     with Daemon(data, FaultyFiles(data)) as daemon, WireClient(daemon.bootstrap) as client:
         serve_all_but(client, broken)
+        wait_until(partial(has_loaded, client, group_id), "it was looked at as well", PATIENCE_S)
         assert fetched(client, group_id)[0] == ErrorCode.NOT_COORDINATOR
         refused = committed(client.ask(commit(9, group_id), 8))
         assert refused == ErrorCode.NOT_COORDINATOR
