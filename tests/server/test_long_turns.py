@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 from bench.pairs.crowd import Crowd, await_coordinator
 from bench.pairs.lanes import connect
@@ -18,7 +19,7 @@ LONGEST_CPU_MS = 100.0
 """Of CPU of the loop's thread. 20 is the aim on a quiet machine; here all sockets are read in one turn, and
 where many share the cores each step costs some times as much. Without slices it takes 300 to 500."""
 
-LIVES = 3
+LIVES = 5
 
 
 def test_a_storm_is_taken_in_short_turns(
@@ -45,7 +46,7 @@ def test_a_storm_is_taken_in_short_turns(
 def test_an_idle_daemon_that_is_stopped_has_had_no_long_turn(tmp_path: Path) -> None:
     """It wakes up every half second; the signal ends its second wait late, and libuv takes that wait for work.
 
-    In each of its lives; a busy machine may stop it for as long, in some.
+    In most of its lives; a busy machine may stop it for as long, in some.
     """
     daemon = MusterDaemon(tmp_path)
     for _ in range(LIVES):
@@ -54,4 +55,4 @@ def test_an_idle_daemon_that_is_stopped_has_had_no_long_turn(tmp_path: Path) -> 
             daemon.terminate()
     lines = [each for each in daemon.log_path.read_text().splitlines() if "the longest turn" in each]
     assert len(lines) == LIVES
-    assert min(json.loads(line)["wall_ms"] for line in lines) < 150.0
+    assert median(json.loads(line)["wall_ms"] for line in lines) < 100.0
