@@ -110,7 +110,8 @@ class LoginConnection(asyncio.Protocol):
         if self._is_over:
             return
         self._received += data
-        if self._is_put_off:
+        self._hold()
+        if self._is_put_off or self._is_over:
             return
         if self._host.turn.is_over():  # Thousands may log in at once.
             assert self._transport is not None
@@ -129,13 +130,25 @@ class LoginConnection(asyncio.Protocol):
     def _take_frames(self) -> None:
         while not self._is_over and (frame := self._next_frame()) is not None:
             self._step(partial(_receive, frame))
-        if not self._is_over:
-            self._host.strangers.hold(self._stranger, len(self._received))
+        self._hold()
+
+    def _hold(self) -> None:
+        """Say what is kept of this client's; of all that hold too much the one with the most is closed."""
+        if not self._is_over and self._transport is not None:
+            unsent_bytes = self._transport.get_write_buffer_size()
+            held_bytes = len(self._received) + self._login.held_bytes + unsent_bytes
+            self._host.strangers.hold(self._stranger, held_bytes)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_over, self._transport = True, None
-        self._received.clear()
+        self._forget()
         self._host.on_stranger_gone(self._stranger)
+
+    def _forget(self) -> None:
+        """Let go of all that came of the client: the connection may stay in memory for a while."""
+        self._received.clear()
+        self._login.give_up()
+        self._host.strangers.hold(self._stranger, 0)
 
     # Frames, and what comes of them.
 
@@ -220,6 +233,7 @@ class LoginConnection(asyncio.Protocol):
 
     def _abort(self) -> None:
         self._is_over = True
+        self._forget()  # The connection is lost in a later turn, and hundreds may be aborted in this one.
         if self._transport is not None:
             self._transport.abort()
 

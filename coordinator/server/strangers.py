@@ -105,11 +105,12 @@ class Strangers:
             self._present.discard(stranger)
             self.per_listener[stranger.listener] -= 1
             self._held_bytes -= stranger.held_bytes
+            stranger.held_bytes = 0
             self._set_timer(self, stranger, None)
             stranger.end = None  # It refers to a connection, which refers to the stranger.
 
     def hold(self, stranger: Stranger, held_bytes: int) -> None:
-        """Count the bytes of its unfinished frame; end the one that holds the most if all hold too many."""
+        """Count all that is kept for it; end the one that holds the most if all hold too many."""
         self._held_bytes += held_bytes - stranger.held_bytes
         stranger.held_bytes = held_bytes
         if self._held_bytes > HELD_BYTES_MAX:

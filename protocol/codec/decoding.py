@@ -16,7 +16,15 @@ from struct import unpack_from
 from typing import Any, TypeAlias
 
 from protocol.codec.packed import PACKED_FROM, packing_of
-from protocol.codec.primitives import MAX_STRING_BYTES, Buffer, Fixed, RecordSet, read_uvarint, replaced_text
+from protocol.codec.primitives import (
+    MAX_STRING_BYTES,
+    MAX_TAGGED_FIELDS,
+    Buffer,
+    Fixed,
+    RecordSet,
+    read_uvarint,
+    replaced_text,
+)
 from protocol.codec.schema import Array, Blob, FieldSpec, Struct, Text, WireType, is_packed, layout_of
 from protocol.codec.source import Source
 from protocol.errors import DecodeError
@@ -73,6 +81,8 @@ def skip_tags(buffer: Buffer, pos: int, count: int, size: int) -> int:
     """Return the position after a section of unknown tagged fields; `count` is the section's first byte."""
     if count > 127:
         count, pos = read_uvarint(buffer, pos - 1)
+        if count > MAX_TAGGED_FIELDS:
+            raise DecodeError(f"{count} tagged fields; {MAX_TAGGED_FIELDS} are the most")
     for _ in range(count):
         _, pos = read_uvarint(buffer, pos)
         length, pos = read_uvarint(buffer, pos)
@@ -290,6 +300,7 @@ class _DecodeWriter:
                 return
             with self._source.block(f"if {count} > 127"):
                 self._source.line(f"{count}, pos = {self._uvarint}(buf, pos - 1)")
+                self._fail_if(f"{count} > {MAX_TAGGED_FIELDS}", cls.__name__, "has too many tagged fields")
             with self._source.block(f"for _ in range({count})"):
                 self._tagged_field(known, cls, target)
 

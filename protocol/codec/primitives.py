@@ -46,6 +46,9 @@ BOOLEAN: Final = Fixed("?", 1)
 MAX_STRING_BYTES: Final = 0x7FFF
 """The longest string in UTF-8 bytes: Kafka keeps the 16-bit bound also where the length is a varint."""
 
+MAX_TAGGED_FIELDS: Final = 1_000
+"""Of one structure. Kafka reads as many as a frame has, a quarter of a million before a login; none sends ten."""
+
 MAX_UVARINT_BYTES: Final = 5
 """The longest varint of 32 bits."""
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Generator
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
+from protocol.codec.primitives import encode_uvarint
 from protocol.framing import encode_request
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -35,6 +36,9 @@ BETWEEN_BYTES_S: Final = 1.0
 BETWEEN_VERSIONS_S: Final = 2.5
 HANDSHAKE: Final = encode_request(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1, 7, "s")
 FIRST: Final = encode_request(SaslAuthenticateRequest(auth_bytes=b"n,,n=alice,r=" + b"x" * 24), 2, 8, "s")
+LONG_FIRST: Final = encode_request(
+    SaslAuthenticateRequest(auth_bytes=b"n,,n=alice,r=" + b"x" * 524_000), 2, 8, "s"
+)
 
 
 class Wait(NamedTuple):
@@ -52,6 +56,16 @@ def api_versions(version: int) -> bytes:
     """An ApiVersions request of a version that need not exist: its header without tagged fields, and no body."""
     body = Struct(">hhihx").pack(18, version, 7, -1)
     return SIZE.pack(len(body)) + body
+
+
+def tagged_versions(count: int) -> bytes:
+    """The same with so many empty tagged fields in its header."""
+    tags = encode_uvarint(count) + b"".join(encode_uvarint(tag) + b"\0" for tag in range(count))
+    body = Struct(">hhih").pack(18, 99, 7, -1) + tags
+    return SIZE.pack(len(body)) + body
+
+
+TAGGED: Final = tagged_versions(128_000)
 
 
 class Stranger:
@@ -74,7 +88,7 @@ class Stranger:
         self.is_open = True
         if self._context is not None and self._kind not in BEFORE_TLS:
             yield from self._shake_hands(self._context)
-        yield from KINDS[self._kind](self)
+        yield from ALL[self._kind](self)
 
     def _shake_hands(self, context: ssl.SSLContext) -> Course:
         wrapped = context.wrap_socket(self.socket, do_handshake_on_connect=False)
@@ -102,6 +116,15 @@ class Stranger:
                         raise ConnectionError("closed")
                 except (BlockingIOError, ssl.SSLWantReadError):
                     continue
+
+    def send(self, data: bytes) -> Course:
+        """Send all of it, as it is taken."""
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[self.socket.send(left) :]
+            except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                yield Wait(WRITE)
 
     def hello(self) -> bytes:
         """What this stranger says by the byte: the beginning of TLS, or of a request."""
@@ -147,6 +170,19 @@ def half(stranger: Stranger) -> Course:
     yield from stranger.pause(None)
 
 
+def keeping(stranger: Stranger) -> Course:
+    """Begins a login by SCRAM with the longest nonce that fits, which the daemon has to keep, and leaves it."""
+    yield from stranger.send(HANDSHAKE + LONG_FIRST)
+    yield from stranger.pause(None)
+
+
+def tagging(stranger: Stranger) -> Course:
+    """Asks for versions that there are not, with as many fields as fit that nobody knows."""
+    while True:
+        yield from stranger.send(TAGGED)
+        yield from stranger.pause(BETWEEN_VERSIONS_S)
+
+
 KINDS: Final[dict[str, Callable[[Stranger], Course]]] = {
     "silent": silent,
     "slow": slow,
@@ -154,6 +190,9 @@ KINDS: Final[dict[str, Callable[[Stranger], Course]]] = {
     "asking": asking,
     "half": half,
 }
+LARGE: Final[dict[str, Callable[[Stranger], Course]]] = {"keeping": keeping, "tagging": tagging}
+"""Those that send half a megabyte each time."""
+ALL: Final = {**KINDS, **LARGE}
 BEFORE_TLS: Final = ("silent", "slow")
 """What is done on the bare connection."""
 
@@ -246,13 +285,15 @@ def main() -> None:
     arguments.add_argument("count", type=int)
     arguments.add_argument("--tls", help="the authority's certificate, for a listener with TLS")
     arguments.add_argument("--again-s", type=float, default=1.0)
-    arguments.add_argument("--only", choices=KINDS, help="strangers of this kind alone")
+    arguments.add_argument("--large", action="store_true", help="those too that send much")
+    arguments.add_argument("--only", choices=ALL, help="strangers of this kind alone")
     given = arguments.parse_args()
     context = None
     if given.tls:
         context = ssl.create_default_context(cafile=given.tls)
         context.check_hostname = False
-    crowd = Crowd(given.port, context, given.again_s, (given.only,) if given.only else KINDS)
+    kinds = ALL if given.large else KINDS
+    crowd = Crowd(given.port, context, given.again_s, (given.only,) if given.only else kinds)
     crowd.run(given.count)
     print(json.dumps(crowd.counts))
 

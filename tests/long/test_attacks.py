@@ -1,6 +1,6 @@
 """10,000 strangers: what they cost the daemon, and what those notice who were in before them (F1, F2, F14).
 
-Half of them are at a listener of SASL_PLAINTEXT, half at one of SASL_SSL, a fifth of each kind of `strangers.py`;
+Half of them are at a listener of SASL_PLAINTEXT, half at one of SASL_SSL, as many of each kind of `strangers.py`;
 one that is closed comes again. In one run all of them are let in, in the other no more than by default. Clients of
 librdkafka and Java that are in before must keep their membership, and heartbeats their pace.
 """
@@ -58,12 +58,14 @@ class Settings(NamedTuple):
     """How long one that was closed is away."""
     timeout_ms: int
     """How long it may take until it has logged in."""
+    has_large: bool
+    """Whether there are those among them that send half a megabyte each time."""
 
 
 ATTACKS: Final = [
     # Twice the time of the default: a busy machine takes half a minute to open so many.
-    pytest.param(Settings(STRANGERS, 0.5, 60_000), id="all"),
-    pytest.param(Settings(BY_DEFAULT, 10.0, 30_000), id="few"),
+    pytest.param(Settings(STRANGERS, 0.5, 60_000, has_large=False), id="all"),
+    pytest.param(Settings(BY_DEFAULT, 10.0, 30_000, has_large=True), id="few"),
 ]
 
 
@@ -192,7 +194,7 @@ class Crowds:
         for name in LISTENERS:
             port = daemon.bootstrap_of(name).rsplit(":", 1)[1]
             command = [sys.executable, "-m", "tests.long.strangers", port, str(STRANGERS // len(LISTENERS))]
-            command += ["--again-s", str(settings.again_s)]
+            command += ["--again-s", str(settings.again_s), *(["--large"] if settings.has_large else [])]
             if LISTENERS[name] == "SASL_SSL":
                 command += ["--tls", str(certificates.authority)]
             self._processes.append(

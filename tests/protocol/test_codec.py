@@ -22,7 +22,7 @@ from protocol.codec.codec import (
     spec,
     struct,
 )
-from protocol.codec.primitives import Int32
+from protocol.codec.primitives import MAX_TAGGED_FIELDS, Int32, encode_uvarint
 from protocol.errors import DecodeError, EncodeError, ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -288,6 +288,17 @@ class TestDecodingRefuses:
     def test_a_bad_heartbeat(self, version: int, encoded: bytes, what: str) -> None:
         with pytest.raises(DecodeError, match=what):
             decode(HeartbeatRequest, version, encoded)
+
+    def test_more_tags_than_anybody_has_where_some_are_known(self) -> None:
+        head = b"\x00\x00\x00\x01" + b"\xff"
+        most = head + encode_uvarint(MAX_TAGGED_FIELDS) + b"\x7f\x00" * MAX_TAGGED_FIELDS
+        assert decode(Tagged, 1, most) == decode(Tagged, 1, head + b"\x00")
+        with pytest.raises(DecodeError, match="too many tagged fields"):
+            decode(
+                Tagged,
+                1,
+                head + encode_uvarint(MAX_TAGGED_FIELDS + 1) + b"\x7f\x00" * (MAX_TAGGED_FIELDS + 1),
+            )
 
     def test_a_known_tag_of_another_size_than_its_value(self) -> None:
         head = b"\x00\x00\x00\x01" + b"\xff" + b"\x01"

@@ -10,6 +10,7 @@ from kafka.protocol.api_header import RequestHeader as TheirRequestHeader
 from kafka.protocol.consumer.group import HeartbeatRequest as TheirHeartbeatRequest
 
 from protocol.codec.codec import encode
+from protocol.codec.primitives import MAX_TAGGED_FIELDS, encode_uvarint
 from protocol.errors import DecodeError, ErrorCode
 from protocol.framing import (
     decode_response,
@@ -51,6 +52,14 @@ class TestRequests:
     def test_unknown_tags_of_a_header_are_skipped(self) -> None:
         tags = b"\x02\x05\x01x\x80\x01\x00"
         assert skip_tagged_fields(b"head" + tags + b"body", 4) == 4 + len(tags)
+
+    def test_so_many_tags_that_skipping_takes_long_are_refused(self) -> None:
+        """Each costs more than its two bytes: those of one frame before a login would take a tenth of a second."""
+        tags = b"\x05\x00" * MAX_TAGGED_FIELDS
+        most = encode_uvarint(MAX_TAGGED_FIELDS) + tags
+        assert skip_tagged_fields(most, 0) == len(most)
+        with pytest.raises(DecodeError, match="1001 tagged fields; 1000 are the most"):
+            skip_tagged_fields(encode_uvarint(MAX_TAGGED_FIELDS + 1) + tags + b"\x05\x00", 0)
 
     def test_tagged_fields_that_end_early_are_refused(self) -> None:
         for tags in (b"", b"\x01", b"\x01\x00", b"\x01\x00\x05ab", b"\x80"):

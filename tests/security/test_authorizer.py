@@ -159,6 +159,8 @@ def test_some_topic_is_asked_for_without_a_name() -> None:
     assert not may_write_some(write, write._replace(permission=deny))
     assert not may_write_some(write, prefixed._replace(permission=deny))
     assert not may_write_some(prefixed, prefixed._replace(permission=deny, resource_name="o"))
+    assert not may_write_some(prefixed, prefixed._replace(permission=deny)), "the same covers it whole"
+    assert may_write_some(prefixed, prefixed._replace(permission=deny, resource_name="ord"))
     assert not may_write_some(prefixed, write._replace(permission=deny, resource_name="*"))
     assert may_write_some(prefixed, write._replace(permission=deny))
     assert may_write_some(prefixed, prefixed._replace(permission=deny, resource_name="orders"))

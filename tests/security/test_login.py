@@ -61,6 +61,7 @@ class Steps:
     """A mechanism whose tokens say what comes of them."""
 
     name = "STEPS"
+    held_bytes = 0
 
     def begin(self) -> Steps:
         return self
@@ -385,10 +386,11 @@ def test_a_login_may_be_repeated_by_the_same_principal() -> None:
     assert step.session == Session("User:bob", "STEPS")
 
 
-def test_another_principal_is_refused_by_name() -> None:
+@pytest.mark.parametrize("name", ["carol", "Bob", "bob "])
+def test_another_principal_is_refused_by_name(name: str) -> None:
     login = again()
-    step, answer = authenticate(login, b"carol")
-    text = "Cannot change principals during re-authentication from User.bob: User.carol"
+    step, answer = authenticate(login, name.encode())
+    text = f"Cannot change principals during re-authentication from User.bob: User.{name}"
     assert (answer.error_code, answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
     assert_refused(login, step)
 

@@ -117,6 +117,17 @@ def test_a_wrong_password_fails_at_the_last_token(mechanism: ScramMechanism) -> 
     assert failure(exchange, client.get_client_final().encode()).text is GENERAL
 
 
+def test_what_a_challenge_keeps_of_the_client_is_counted() -> None:
+    """A nonce may have half a megabyte, and is in what was sent, in what is answered, and in what is compared."""
+    exchange = server({"alice": credential(SCRAM_SHA_256)}).begin()
+    assert exchange.held_bytes == 0
+    nonce, more = b"r" * 100_000, b",x=" + b"y" * 50_000
+    challenge = challenge_of(exchange, b"n,,n=alice,r=" + nonce + more)
+    assert exchange.held_bytes >= 4 * len(nonce) + 2 * len(more)
+    failure(exchange, Client().final(b"n=alice,r=" + nonce + more, challenge, nonce=b"another"))
+    assert exchange.held_bytes == 0
+
+
 def test_a_password_is_taken_as_it_is() -> None:
     """No SASLprep (S23): the two ways to write a letter are two passwords."""
     users = {"alice": credential(SCRAM_SHA_256, "p\u00e9ncil")}

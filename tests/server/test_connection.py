@@ -498,3 +498,23 @@ def test_a_prepared_request_behind_another_waits_for_its_place_and_is_not_decode
     assert transport.answered() == [0, 1], "it keeps its place"
     server.started[2].reply(OffsetFetchResponse())
     assert transport.answered() == [0, 1, 2, 3]
+
+
+# Throttled clients.
+
+
+@pytest.mark.asyncio
+async def test_the_longer_of_two_throttle_times_counts(connection: Connection) -> None:
+    """Two answers of one turn may each ask for theirs (KIP-219)."""
+
+    def left_s() -> float:
+        assert connection._end_of_mute is not None
+        return connection._end_of_mute.when() - asyncio.get_running_loop().time()
+
+    connection.mute(60_000)
+    connection.mute(10)
+    assert left_s() > 50
+    connection.mute(120_000)
+    assert left_s() > 110
+    connection.unmute()
+    assert connection._end_of_mute is None

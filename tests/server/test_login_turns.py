@@ -9,6 +9,7 @@ import pytest
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.turn_share import DIRECT_S, TurnShare
 from coordinator.security.sasl.login import LoginTerms
+from coordinator.security.sasl.mechanism import Challenge
 from coordinator.security.sasl.plain import Plain
 from coordinator.security.session import Session
 from coordinator.server.login import LoginConnection, LoginRules
@@ -22,7 +23,18 @@ from tests.security.tls.wired import Lower
 
 NAMED = encode_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, 1, "client")
 REFUSED = encode_request(SaslAuthenticateRequest(auth_bytes=b"\0alice\0guess"), 1, 2, "client")
+GUESSED = encode_request(SaslAuthenticateRequest(auth_bytes=b"something"), 1, 2, "client")
 PROVEN = encode_request(SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"), 1, 2, "client")
+
+
+class Kept:
+    """An exchange that answers with what it was told, and keeps a lot."""
+
+    held_bytes = 1_000_000
+
+    def step(self, token: bytes, now_ms: int) -> Challenge:
+        del now_ms
+        return Challenge(token)
 
 
 class Behind:
@@ -147,12 +159,47 @@ def test_a_client_that_does_not_read_its_refusal_is_cut_off(world: World) -> Non
     assert world.socket.is_aborted
 
 
+def test_what_an_exchange_keeps_counts_as_held(world: World) -> None:
+    """A client may send much, be challenged, and then wait."""
+    (stranger,) = world.strangers
+    world.turn.begin(world.used_s)
+    world.login.data_received(NAMED)
+    world.socket.unsent.clear()
+    kept = Kept()
+    world.login._login._exchange = kept
+    world.login.data_received(GUESSED)
+    assert stranger.held_bytes == kept.held_bytes + len(world.socket.unsent)
+    world.socket.unsent.clear()
+    world.login.data_received(GUESSED[:5])
+    assert stranger.held_bytes == kept.held_bytes + 5
+
+
+def test_one_that_is_ended_holds_nothing_from_that_moment_on(world: World) -> None:
+    """Its connection is lost in a later turn: until then many more may come, and the next largest has to go."""
+    (stranger,) = world.strangers
+    world.turn.begin(world.used_s)
+    world.login.data_received(NAMED)
+    world.login._login._exchange = kept = Kept()
+    world.login.data_received(GUESSED + REFUSED[:-1])
+    assert stranger.held_bytes > kept.held_bytes
+    assert stranger.end is not None
+    stranger.end("others need it")
+    assert world.socket.is_aborted
+    assert (stranger.held_bytes, len(world.login._received), world.login._login.held_bytes) == (0, 0, 0)
+
+
+def test_what_came_in_a_turn_that_is_over_counts_as_held(world: World) -> None:
+    (stranger,) = world.strangers
+    world.login.data_received(NAMED)
+    assert stranger.held_bytes == len(NAMED)
+
+
 def test_a_login_that_failed_holds_its_last_words_alone_while_they_are_waited_for(world: World) -> None:
     """Or, of all that hold too much, the wrong ones would be closed."""
     (stranger,) = world.strangers
     world.turn.begin(world.used_s)
     world.login.data_received(NAMED + REFUSED[:-1])
-    assert stranger.held_bytes == len(REFUSED) - 1
     sent_bytes = len(world.socket.unsent)
+    assert stranger.held_bytes == len(REFUSED) - 1 + sent_bytes
     world.login.data_received(REFUSED[-1:] + b"more")
     assert stranger.held_bytes == len(world.socket.unsent) - sent_bytes > 0

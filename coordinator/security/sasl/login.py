@@ -128,6 +128,11 @@ class Login:
         self.client_software: tuple[str, str] | None = None
         """Name and version of the client's library, once it has given them."""
 
+    @property
+    def held_bytes(self) -> int:
+        """What is kept of the client's between two frames."""
+        return 0 if self._exchange is None else self._exchange.held_bytes
+
     def receive(self, frame: bytes, now_ms: int, wall_ms: int) -> Step:
         """Take the next frame, without its length, at a monotonic time and a time of day."""
         assert self.state not in (LoginState.DONE, LoginState.FAILED), self.state
@@ -140,6 +145,10 @@ class Login:
         elif step.session is not None:
             self.state, self._exchange = LoginState.DONE, None
         return step
+
+    def give_up(self) -> None:
+        """Take nothing more, and forget what the client has sent."""
+        self.state, self._exchange = LoginState.FAILED, None
 
     def refuse_size(self, size_bytes: int, max_bytes: int) -> Step:
         """Fail because of a frame whose length is none, or more than a login may have (S1)."""

@@ -41,6 +41,10 @@ class AuthenticationFailed(Exception):
 class Exchange(Protocol):
     """One login on one connection."""
 
+    @property
+    def held_bytes(self) -> int:
+        """What it keeps of the client's until its next token: as long as the client likes."""
+
     def step(self, token: bytes, now_ms: int) -> Challenge | Authenticated:
         """Take the client's next token at the time of day `now_ms`. Raises AuthenticationFailed, which ends it."""
 

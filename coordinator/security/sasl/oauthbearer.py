@@ -73,6 +73,8 @@ class Oauthbearer:
 class OauthbearerExchange:
     """One login: a token, or one that is refused and then another or the client's farewell."""
 
+    held_bytes: Final = 0  # The words of a refusal are ours.
+
     def __init__(self, validator: Validator) -> None:
         self._validator = validator
         self._refusal: tuple[str, str] | None = None  # What the client was answered, and why.

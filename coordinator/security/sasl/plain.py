@@ -43,6 +43,8 @@ class Plain:
 class PlainExchange:
     """One login, which one token decides."""
 
+    held_bytes: Final = 0
+
     def __init__(self, digests: Mapping[str, bytes]) -> None:
         self._digests = digests
 

@@ -66,6 +66,11 @@ class ScramExchange:
         self._proving: _Proving | None = None
         self._is_over = False
 
+    @property
+    def held_bytes(self) -> int:
+        """A nonce may have half a megabyte, and stands in four texts."""
+        return 0 if self._proving is None else self._proving.held_bytes
+
     def step(self, token: bytes, now_ms: int) -> Challenge | Authenticated:
         """Take the client's next token. Raises AuthenticationFailed, which ends it, as does a success."""
         proving, self._proving = self._proving, None
@@ -110,6 +115,12 @@ class _Proving:
         salt = b64encode(credential.salt)
         self.server_first = b"r=%b,s=%b,i=%d" % (nonce, salt, credential.iterations)
         """The challenge."""
+
+    @property
+    def held_bytes(self) -> int:
+        first = self._first
+        kept = (self._nonce, self.server_first, first.bare, first.nonce, first.extensions)
+        return len(first.name) + len(first.authorization_id) + sum(map(len, kept))
 
     def finish(self, final: ClientFinal) -> Authenticated:
         """Check the proof, and return the server's own. Raises AuthenticationFailed."""

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trustme
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
@@ -245,6 +246,21 @@ async def test_a_renewed_certificate_is_for_new_connections(tmp_path: Path) -> N
     with pytest.raises(TlsProblem, match=r"which only ssl\.allow\.dn\.changes"):
         found.reload()  # Its subject is another: trustme gives each a number.
     assert found.current is before
+
+
+async def test_another_trust_store_is_taken_though_the_key_is_the_same(tmp_path: Path) -> None:
+    """Whom an authority that is trusted no more has vouched for comes in no more (T35)."""
+    trusted = tmp_path / "trust.pem"
+    trusted.write_text(authority_pem())
+    settings = store(tmp_path, issued()) | {"ssl.truststore.location": str(trusted)}
+    del settings["ssl.truststore.certificates"]
+    found = ReloadableContext(tls_options(settings.get, "requested"))
+    before = found.current
+    assert not found.reload()
+    (tmp_path / "other.pem").write_text(trustme.CA().cert_pem.bytes().decode())
+    (tmp_path / "other.pem").replace(trusted)
+    assert found.reload()
+    assert found.current is not before
 
 
 @pytest.mark.parametrize(
