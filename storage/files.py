@@ -18,7 +18,7 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Chunk: TypeAlias = bytes | bytearray
@@ -28,6 +28,14 @@ MAX_BUFFERS_PER_WRITE: Final = 1024  # Linux takes no more buffers (IOV_MAX) in 
 RWF_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)  # 0 where the system has no such flag.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _WOULD_BLOCK: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+class Access(NamedTuple):
+    """Who may use a file: its mode, its owner's number, and the mode of its folder."""
+
+    mode: int
+    owner: int
+    folder_mode: int
 
 
 class StorageError(Exception):
@@ -315,12 +323,13 @@ class Files:
             os.close(fd)
         return False
 
-    def permissions(self, path: Path) -> int:
-        """Return who may read and write the file: the mode's last nine bits."""
+    def access(self, path: Path) -> Access:
+        """Return who may read and write the file, and put another in its place."""
         try:
-            return stat.S_IMODE(path.stat().st_mode) & 0o777
+            file, folder = path.stat(), path.parent.stat()
         except OSError as error:
             raise StorageError.of("stat", path, error) from error
+        return Access(stat.S_IMODE(file.st_mode) & 0o777, file.st_uid, stat.S_IMODE(folder.st_mode))
 
     def write_atomically(
         self, path: Path, data: bytes, *, sync_name: bool = True, is_secret: bool = False

@@ -7,6 +7,8 @@ it is: such were written by versions before, and are replaced whole at the next 
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -65,9 +67,18 @@ def read_sealed(
 
 
 def require_private(files: Files, path: Path, advice: str, why: str = "others may use it") -> None:
-    """Raise StorageError if others than the owner may read or write the file (F13); `advice` is what to do."""
-    if (mode := files.permissions(path)) & _OF_OTHERS:
-        raise StorageError("use", path, f"{why} (mode {mode:03o}): {advice}")
+    """Raise StorageError if others than this user and root may use the file, or replace it (F13).
+
+    `advice` is what to do. A folder that its group may write to is taken: volumes of containers are such.
+    """
+    access = files.access(path)
+    if access.mode & _OF_OTHERS:
+        raise StorageError("use", path, f"{why} (mode {access.mode:03o}): {advice}")
+    if access.owner not in (0, os.geteuid()):
+        raise StorageError("use", path, f"{why} (it belongs to user {access.owner}): {advice}")
+    if access.folder_mode & 0o002 and not access.folder_mode & stat.S_ISVTX:
+        folder = f"others may put another in its place (mode {access.folder_mode:03o} of its folder)"
+        raise StorageError("use", path, f"{folder}: `chmod o-w` it; {advice}")
 
 
 def _checksum(document: dict[str, Any]) -> int:

@@ -16,6 +16,7 @@ from coordinator.http.work import StepQueue
 from coordinator.runtime.turn_share import TurnShare
 from coordinator.security.tls.problems import TlsProblem
 from coordinator.settings.http_listeners import OPTION, HttpListener, http_listener
+from coordinator.settings.model import Settings
 from coordinator.settings.unusable import UnusableSettings
 
 __all__ = ["Data", "HttpBindError", "Sources", "serve_http"]
@@ -38,12 +39,7 @@ async def serve_http(sources: Sources, turn: TurnShare) -> HttpServer | None:
         stores = HttpStores(settings) if any(each.is_tls for each in listeners) else None
     except (TokenError, TlsProblem) as problem:
         raise UnusableSettings(f"HTTP cannot be served: {problem}") from None
-    others = [each for each in listeners if not is_loopback(each.host)]
-    if others and token is None and settings.muster_http_token != NO_TOKEN:
-        raise UnusableSettings(
-            "HTTP cannot be served: muster.http.listeners are not on loopback alone, and whoever reaches them "
-            f"would read all of it: set muster.http.token.file, or muster.http.token={NO_TOKEN}"
-        )
+    others = _beyond_loopback(listeners, settings, has_token=token is not None)
     steps = StepQueue(asyncio.get_running_loop().call_soon, turn.is_over, sources.readers.submit)
     names = [each.host for each in listeners]
     names += [each.advertised_host for each in settings.endpoints]
@@ -65,6 +61,19 @@ async def serve_http(sources: Sources, turn: TurnShare) -> HttpServer | None:
     if token is None and settings.authorizer_class_name:
         log.warning("HTTP asks for no token: it shows to all who reach it what ACLs keep from them")
     return server
+
+
+def _beyond_loopback(
+    listeners: list[HttpListener], settings: Settings, *, has_token: bool
+) -> list[HttpListener]:
+    """Those that others than this machine may reach. Raises UnusableSettings."""
+    others = [each for each in listeners if not is_loopback(each.host)]
+    if others and not has_token and settings.muster_http_token != NO_TOKEN:
+        raise UnusableSettings(
+            "HTTP cannot be served: muster.http.listeners are not on loopback alone, and whoever reaches them "
+            f"would read all of it: set muster.http.token.file, or muster.http.token={NO_TOKEN}"
+        )
+    return others
 
 
 def is_loopback(host: str) -> bool:

@@ -185,6 +185,8 @@ ATTACKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "0600, ACLs": (
             _SEALED + "test_the_file_is_for_its_owner_alone",
             _SEALED + "test_one_that_others_may_use_is_refused",
+            _SEALED + "test_one_that_another_user_has_is_refused",
+            _SEALED + "test_one_that_others_may_replace_is_refused",
         ),
         "0600, users of SCRAM": (
             _USERS + "test_only_its_owner_can_read_the_file_at_any_time",

@@ -102,6 +102,33 @@ def test_one_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
         opened(tmp_path)
 
 
+def test_one_that_another_user_has_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checksum keeps nobody from writing what he likes."""
+    opened(tmp_path)[0].create([acl()])
+    if os.geteuid():
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    else:
+        os.chown(tmp_path / FILE_NAME, 65_534, -1)
+    with pytest.raises(StorageError, match=r"it belongs to user \d+"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_taken"), [(0o777, False), (0o702, False), (0o1777, True), (0o775, True)]
+)
+def test_one_that_others_may_replace_is_refused(tmp_path: Path, mode: int, is_taken: bool) -> None:
+    """In a folder with the sticky bit they may not."""
+    folder = tmp_path / "log"
+    folder.mkdir()
+    opened(folder)[0].create([acl()])
+    folder.chmod(mode)
+    if is_taken:
+        opened(folder)
+        return
+    with pytest.raises(StorageError, match=rf"put another in its place \(mode {mode:03o} of its folder\)"):
+        opened(folder)
+
+
 def test_a_torn_file_is_refused_wherever_it_is_torn(tmp_path: Path) -> None:
     opened(tmp_path)[0].create([acl(1), acl(2)])
     path = tmp_path / FILE_NAME
