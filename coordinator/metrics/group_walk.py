@@ -171,6 +171,7 @@ class GroupWalk:
         """One whole walk; yields after each group, and within one that is large."""
         walk = Walked()
         self._walks += 1
+        self._meter.begin_walk()
         heap: list[Foremost] = []
         for shard in self._shards():
             for group_id in group_ids(shard):

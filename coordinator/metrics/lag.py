@@ -32,6 +32,12 @@ ENDS_MS: Final = 1000
 READS_MAX: Final = 200
 """Records whose timestamps are read at a time, on a thread; the others have their turn later."""
 
+WANTED_MAX: Final = 5000
+"""Records that wait to be read, READS_MAX a second; the next walk asks for the others."""
+
+KNOWN_MAX: Final = 200_000
+"""Records whose timestamps are kept, of some 200 bytes each; beyond them there is no lag in time."""
+
 CONTROL_BATCHES_MAX: Final = 1000
 """Batches of markers that are passed by to find a record; beyond them its time is not known."""
 
@@ -67,37 +73,51 @@ class Unread(NamedTuple):
 class UnreadRecords:
     """The timestamps of first unread records that were there before there was a point for them.
 
-    What is asked for is read by the next `read`, and known afterwards; what is asked for no more is forgotten.
+    What is asked for is read by one of the next calls of `read`, and known from then on for as long as each
+    walk over the groups asks for it. What a whole walk has not asked for is forgotten, whoever asked before.
     """
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._known: dict[Unread, int | None] = {}  # ms since 1970; None: there are only markers.
-        self._asked: dict[Unread, None] = {}
+        self._known_before: dict[Unread, int | None] = {}  # Likewise, and not asked for since the walk began.
+        self._wanted: dict[Unread, None] = {}  # Not known yet; the one that has waited longest comes first.
         self._is_reading = False
 
+    def begin_walk(self) -> None:
+        """Forget what was not asked for since the last walk began, and what waits to be read.
+
+        That is asked for again. A few assignments, however much is known: what is asked for is moved each time.
+        """
+        self._known_before, self._known = self._known, {}
+        self._wanted = {}
+
     def knows(self, unread: Unread) -> bool:
-        """Whether the record's time is known; if not, ask for it."""
-        self._asked[unread] = None
-        return unread in self._known
+        """Whether the record's time is known; if not, ask for it, if there is room."""
+        if unread in self._known:
+            return True
+        if unread in self._known_before:
+            self._known[unread] = self._known_before.pop(unread)
+            return True
+        if len(self._wanted) < WANTED_MAX and len(self._known) + len(self._known_before) < KNOWN_MAX:
+            self._wanted[unread] = None
+        return False
 
     def wall_ms(self, unread: Unread) -> int | None:
         """Timestamp of a record that is known; None if there are only markers."""
         return self._known[unread]
 
     def read(self) -> None:
-        """Begin to read some of what was asked for since the last call, and forget what was not."""
-        if self._is_reading:
-            return
-        asked, self._asked = self._asked, {}
-        self._known = {unread: self._known[unread] for unread in asked if unread in self._known}
-        wanted = list(islice((unread for unread in asked if unread not in self._known), READS_MAX))
-        if wanted:
+        """Begin to read some of what was asked for and is not known."""
+        wanted = list(islice(self._wanted, READS_MAX))
+        if wanted and not self._is_reading:
             self._is_reading = True
-            self._workers.submit(lambda: _read_all(wanted), self._on_read)
+            self._workers.submit(lambda: _read_all(wanted), lambda read: self._on_read(wanted, read))
 
-    def _on_read(self, read: Future[dict[Unread, int | None]]) -> None:
+    def _on_read(self, wanted: list[Unread], read: Future[dict[Unread, int | None]]) -> None:
         self._is_reading = False
+        for unread in wanted:
+            self._wanted.pop(unread, None)
         self._known |= read.result()
 
 
@@ -174,6 +194,10 @@ class LagMeter:
             except StopIteration as ended:
                 lags: dict[str, TopicLag] = ended.value
                 return lags
+
+    def begin_walk(self) -> None:
+        """Forget the times of records that no group has had as its first unread one for a whole walk."""
+        self._unread.begin_walk()
 
     def forget_ends(self) -> None:
         """Forget what is known of topics: some may be gone."""

@@ -19,6 +19,7 @@ from coordinator.history.events import worded
 from coordinator.metrics import group_walk
 from coordinator.metrics.families import OTHER
 from coordinator.metrics.group_walk import IDLE_MS, TICK_MS, WINDOW_MS
+from coordinator.metrics.lag import Unread
 from tests.metrics.test_exposition import live
 from tests.metrics.world import asked, running, samples, text_of, value, walk
 from tests.server.asking import TOPIC, commit, make_topic, produce
@@ -203,6 +204,23 @@ async def test_nothing_is_kept_of_a_group_that_lived_between_two_walks(tmp_path:
         assert not metrics.rebalances.groups
         assert not metrics.walk.active_ms
         assert metrics.rebalances.by_cause.total() == 1, "the sums of all groups keep it"
+
+
+async def test_times_of_records_are_forgotten_once_a_whole_walk_has_found_nobody_before_them(
+    tmp_path: Path,
+) -> None:
+    """The groups read on, and what was looked up for them must not make the daemon grow."""
+    async with running(tmp_path) as daemon:
+        await asked(daemon, topic_with_records)
+        (partition,), _ = daemon.metrics._meter.ends_of(TOPIC)
+        unread, times = Unread(partition, 0), daemon.metrics._unread
+        times.knows(unread)
+        times.read()
+        await daemon._readers.idle()
+        assert times.knows(unread)
+        walk(daemon.metrics)
+        walk(daemon.metrics)
+        assert not times.knows(unread)
 
 
 @pytest.mark.measured

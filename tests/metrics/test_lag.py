@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from coordinator.metrics.arrivals import POINTS_LEAST, Arrivals, Track
+from coordinator.metrics.lag import KNOWN_MAX, READS_MAX, WANTED_MAX, LagMeter, UnreadRecords
 from coordinator.metrics.lag_history import GROUPS_MAX, POINTS_MAX, TREND_MS, LagHistories
+from coordinator.metrics.metrics import READ
+from harness.doubles.inline_workers import InlineWorkers
 from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from tests.metrics.world import asked, running, samples, text_of, value, walk
@@ -141,6 +146,91 @@ def test_thinning_keeps_the_first_and_the_newer_half() -> None:
     assert list(track.offsets) == [0, 2, 4, 5, 6, 7, 8]
 
 
+READS_BETWEEN_WALKS = 15
+END = 1 << 40
+
+
+class Old:
+    """A meter, and a partition whose records were there before the daemon: one a second, from 0 on."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000
+        self.read_offsets: list[int] = []
+        self.data_end, self.log = END, self
+        self.unread = UnreadRecords(InlineWorkers())
+        topics: Any = None
+        arrivals = Arrivals(lambda: 0)
+        self.meter = LagMeter(topics, arrivals, self.unread, lambda: 0, lambda: self.now_s * 1000)
+
+    def batches(self, offset: int, size: int) -> Iterator[tuple[Any, bytes]]:
+        self.read_offsets.append(offset)
+        yield SimpleNamespace(is_control=False, base_timestamp_ms=offset * 1000), b""
+
+    def seconds(self, offset: int) -> float | None:
+        return self.meter.seconds(cast(Any, self), offset)
+
+    def walk(self, *offsets: int) -> list[float | None]:
+        """A walk that finds groups at these offsets, and what goes on until the next one begins."""
+        self.meter.begin_walk()
+        found = [self.seconds(offset) for offset in offsets]
+        for _ in range(READS_BETWEEN_WALKS):
+            self.now_s += 1
+            self.unread.read()
+        return found
+
+
+def test_a_time_that_was_read_is_known_to_all_walks_that_ask_for_it() -> None:
+    """Between two walks there are many reads, for which nobody asks."""
+    old = Old()
+    assert [old.walk(400) for _ in range(4)] == [[None], [615.0], [630.0], [645.0]]
+    assert old.read_offsets == [400], "it is read once"
+
+
+def test_a_time_that_no_walk_asks_for_any_more_is_forgotten() -> None:
+    old = Old()
+    for offset in range(10):
+        old.walk(offset)
+    assert len(old.unread._known) + len(old.unread._known_before) == 2, "those of the last two walks"
+    assert old.seconds(9) is not None
+    assert old.seconds(7) is None
+
+
+def test_what_is_asked_between_two_walks_is_known_soon_and_not_for_ever() -> None:
+    """As by the API, for a group that commits and is not looked at again."""
+    old = Old()
+    old.walk()
+    assert old.seconds(5) is None
+    old.unread.read()
+    assert old.seconds(5) == 1_010.0
+    old.walk()
+    old.walk()
+    assert old.unread._known == old.unread._known_before == {}
+    assert old.seconds(5) is None
+
+
+def test_of_many_unread_records_each_walk_has_some_more_read_until_all_are_known() -> None:
+    """Those of the walk before that were not read are not read either, if no group is there any more."""
+    old = Old()
+    many = range(2 * WANTED_MAX)
+    old.walk(*range(many.stop, 2 * many.stop))
+    walks = 0
+    while None in old.walk(*many):
+        walks += 1
+        assert len(old.unread._wanted) <= WANTED_MAX
+        assert len(old.unread._known) <= (walks + 1) * READS_MAX * READS_BETWEEN_WALKS
+    assert walks == -(-len(many) // (READS_MAX * READS_BETWEEN_WALKS))
+    assert set(old.read_offsets[READS_MAX * READS_BETWEEN_WALKS :]) == set(many)
+
+
+def test_so_many_times_are_kept_and_no_more() -> None:
+    old = Old()
+    old.unread._known = dict.fromkeys(range(KNOWN_MAX), 0)  # type: ignore[arg-type]
+    old.walk(5)
+    assert not old.read_offsets
+    assert old.walk(5) == [None], "it was not read, and is from here on: what was kept is gone"
+    assert old.walk(5) != [None]
+
+
 def commits(offset: int, group_id: str = "g") -> Any:
     def talk(client: WireClient) -> None:
         assert client.ask(commit(offset, group_id), 8).topics[0].partitions[0].error_code == 0
@@ -178,8 +268,9 @@ async def test_after_a_restart_the_lag_in_time_is_that_of_the_records_timestamp(
         found = samples(text_of(daemon.metrics))
         assert value(found, "muster_group_lag", group="g", topic=TOPIC) == 2
         assert value(found, "muster_group_lag_seconds", group="g", topic=TOPIC) is None
-        daemon.metrics._unread.read()
-        await daemon._readers.idle()
+        for _ in range(READS_BETWEEN_WALKS):
+            daemon.metrics.timer_fired(READ)
+            await daemon._readers.idle()
         walk(daemon.metrics)
         seconds = value(samples(text_of(daemon.metrics)), "muster_group_lag_seconds", group="g", topic=TOPIC)
         # What `produce` of the tests sends has a timestamp of long ago.
