@@ -1,7 +1,7 @@
 """Walks all groups, again and again, and sums what a scrape then only reads: their lag, and which are foremost.
 
 A walk begins every 15 s, or less often where the groups are so many that it would take more than a few hundredths
-of the CPU. It is done in slices of a millisecond, one in a turn of the loop, so a million offsets hold nobody up.
+of the CPU. It is done in slices of about a millisecond, one in a turn of the loop: a million offsets delay nobody.
 Of all groups the lag is kept; series of their own, with topics, have `groups_max`: those that are furthest behind,
 and of the others those that were active last. What the rest has is summed. A group that is gone, or is Empty and
 has done nothing for an hour, has none. Knows no text format.

@@ -231,6 +231,16 @@ def test_so_many_times_are_kept_and_no_more() -> None:
     assert old.walk(5) != [None]
 
 
+@pytest.mark.parametrize(("partitions", "is_in_steps"), [([400], False), ([401], True), ([200, 201], True)])
+def test_a_group_with_many_partitions_is_summed_in_steps_however_many_topics_they_are_of(
+    partitions: list[int], is_in_steps: bool
+) -> None:
+    meter = Old().meter
+    meter.ends_of = lambda topic: ([], [])  # type: ignore[method-assign]  # There is no such topic.
+    committed: Any = {str(number): range(count) for number, count in enumerate(partitions)}
+    assert (meter.of_group(committed) is None) is is_in_steps
+
+
 def commits(offset: int, group_id: str = "g") -> Any:
     def talk(client: WireClient) -> None:
         assert client.ask(commit(offset, group_id), 8).topics[0].partitions[0].error_code == 0
