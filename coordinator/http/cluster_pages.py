@@ -8,7 +8,7 @@ from typing import Any, Final
 from coordinator.admin.describe_configs import node_configs
 from coordinator.data.broker import Broker
 from coordinator.http.exchange import HttpProblem, Question, Steps
-from coordinator.http.pages import Key, Page, folded, sort_of
+from coordinator.http.pages import Key, Page, folded, sort_of, words_of
 from coordinator.http.parts import in_parts
 from coordinator.http.sources import Sources
 from coordinator.server.connection import Connection
@@ -70,7 +70,7 @@ class ClusterPages:
     # Transactions.
 
     def transactions(self, question: Question) -> Steps:
-        """The transactions that are under way, the oldest first; with `state`, those in that state."""
+        """The transactions that are under way, the oldest first; with `state`, those in these states."""
         sort, is_descending = sort_of(question, ("age", "id"), "-age")
         page = Page(question, sort, is_descending=is_descending)
         wall_ms = self._broker.wall_ms()
@@ -86,11 +86,11 @@ class ClusterPages:
     def _transactions(
         self, question: Question, sort: str, wall_ms: int
     ) -> Iterator[tuple[Key, Transaction] | None]:
-        text, state = folded(question.query.get("q", "")), question.query.get("state", "").lower()
+        text, states = folded(question.query.get("q", "")), words_of(question, "state", STATE_NAMES.values())
         for runner in self._sources.runtime.transaction_runners:
             for each in tuple(runner.shard.transactions) if runner.shard is not None else ():
-                is_in_state = STATE_NAMES[each.state].lower() == state if state else each.state not in AT_REST
-                if is_in_state and text in folded(each.transactional_id):
+                is_wanted = STATE_NAMES[each.state].lower() in states if states else each.state not in AT_REST
+                if is_wanted and text in folded(each.transactional_id):
                     age_ms = wall_ms - each.start_wall_ms if sort == "age" else 0
                     yield (age_ms, each.transactional_id), each
                 else:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.states import GroupState as ClassicState
 from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.states import GroupState as ConsumerState
 from coordinator.http.exchange import Question, Steps
-from coordinator.http.pages import Key, Page, folded, sort_of
+from coordinator.http.pages import Key, Page, folded, sort_of, words_of
 from coordinator.http.parts import in_parts
 from coordinator.metrics.figures import GroupFigures
 from coordinator.metrics.metrics import Metrics
@@ -17,6 +19,10 @@ from coordinator.runtime.loop import Runtime
 PARAMETERS: Final = frozenset({"q", "state", "type", "sort", "limit", "after"})
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+TYPES: Final = (CLASSIC, CONSUMER)
+STATES: Final = tuple(
+    dict.fromkeys(state.value for states in (ClassicState, ConsumerState) for state in states)
+)
 
 
 class Row(NamedTuple):
@@ -104,7 +110,7 @@ class GroupList:
     ) -> Iterator[tuple[Key, Row] | None]:
         """Each group with its key; those without a figure come last, whichever way it is sorted."""
         text = folded(question.query.get("q", ""))
-        states, types = _words(question, "state"), _words(question, "type")
+        states, types = words_of(question, "state", STATES), words_of(question, "type", TYPES)
         figure = self._keys[sort]
         for row in self._rows():
             is_wanted = (
@@ -128,7 +134,3 @@ class GroupList:
                 yield classic_row(group)
             for consumer_group in tuple(shard.consumer_groups.values()):
                 yield consumer_row(consumer_group, shard.consumers.settings.assignors[0])
-
-
-def _words(question: Question, name: str) -> frozenset[str]:
-    return frozenset(word.strip().lower() for word in question.query.get(name, "").split(",") if word.strip())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from heapq import nlargest, nsmallest
 from itertools import islice
 from typing import Any, Final, TypeAlias
@@ -98,6 +98,15 @@ def sort_of(question: Question, sorts: Iterable[str], default: str) -> tuple[str
             400, f"The parameter sort must be one of {', '.join(known)}, with a - to reverse it."
         )
     return text.removeprefix("-"), text.startswith("-")
+
+
+def words_of(question: Question, name: str, known: Collection[str]) -> frozenset[str]:
+    """Return the words of a list such as `a,b`, in small letters; none without it. Raises HttpProblem."""
+    words = [word.strip().lower() for word in question.query.get(name, "").split(",")]
+    found = frozenset(word for word in words if word)
+    if not found <= {word.lower() for word in known}:
+        raise HttpProblem(400, f"The parameter {name} must be one or several of {', '.join(known)}.")
+    return found
 
 
 def folded(text: str) -> str:

@@ -22,6 +22,7 @@ FIGURES = {
     "b": GroupFigures("b", LagFigures(7, 0.5), {"x": 1, "y": 2}, {"join": 1, "sync": 1}, 1, "x", 0, 0.1, {}),
     "c": GroupFigures("c", LagFigures(), {}, {"join": 0, "sync": 0}, None, None, 0, None, {}),
 }
+STATES = "Empty, PreparingRebalance, CompletingRebalance, Stable, Dead, Assigning, Reconciling"
 
 
 def listed(**query: str) -> list[str]:
@@ -54,6 +55,34 @@ def listed(**query: str) -> list[str]:
 def test_groups_are_sorted_by_any_of_their_figures(sort: str, order: str) -> None:
     assert "".join(listed(sort=sort)) == order
     assert "".join(listed(sort=sort, limit="1")) == order
+
+
+@pytest.mark.parametrize(
+    ("state", "type_", "found"),
+    [
+        *(("Empty", "", "abc"), ("Stable, EMPTY", "", "abc"), ("Stable", "", ""), ("Assigning", "", "")),
+        *(("", "classic", "abc"), ("", "Consumer", ""), (",", " ,", "abc"), ("Dead", "classic", "")),
+    ],
+)
+def test_groups_are_found_by_their_states_and_types(state: str, type_: str, found: str) -> None:
+    assert "".join(listed(state=state, type=type_)) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "known"),
+    [
+        *(("state", wrong, STATES) for wrong in ("Bogus", "Stable,Bogus", "Stable;Empty", "Unknown")),
+        *(("type", wrong, "classic, consumer") for wrong in ("bogus", "share", "classic consumer")),
+    ],
+)
+def test_a_state_or_a_type_that_there_is_not_is_refused_with_the_names_of_all(
+    name: str, wrong: str, known: str
+) -> None:
+    """An empty list would read as if all were well."""
+    with pytest.raises(HttpProblem) as refused:
+        listed(**{name: wrong})
+    assert refused.value.status == 400
+    assert refused.value.detail == f"The parameter {name} must be one or several of {known}."
 
 
 def test_a_figure_that_is_none_is_refused_with_the_names_of_all() -> None:

@@ -123,7 +123,11 @@ def test_health_metrics_and_the_lists_are_answered(running: tuple[MusterDaemon, 
         assert [(each["client"], each["listener"]) for each in clients] == [("a client", "PLAINTEXT")]
     topics = {each["topic"] for each in get(port, "/api/v1/topics").json["topics"]}
     assert {"__consumer_offsets", "__group_events"} <= topics
-    assert get(port, "/api/v1/transactions").json == {"transactions": [], "matched": 0, "next": None}
+    nothing = {"transactions": [], "matched": 0, "next": None}
+    assert get(port, "/api/v1/transactions").json == nothing
+    assert get(port, "/api/v1/transactions", state="Ongoing,completeCommit").json == nothing
+    refused = get(port, "/api/v1/transactions", state="Bogus")
+    assert (refused.status, "Ongoing, PrepareCommit" in refused.json["detail"]) == (400, True)
     settings = {each["name"]: each["value"] for each in get(port, "/api/v1/settings").json["settings"]}
     assert settings["muster.http.listeners"] == f"http://{HOST}:{port}"
 
