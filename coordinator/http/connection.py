@@ -186,6 +186,8 @@ class Connection(asyncio.Protocol):
             self._http.receive_data(head)
             event = self._http.next_event()
             assert isinstance(event, h11.Request), f"a whole head gives {event!r}"
+            if not event.http_version.startswith(b"1."):  # h11 takes any two figures.
+                raise HttpProblem(505, "HTTP 1.0 and HTTP 1.1 are spoken here, and no other.")
             self._request, self._body_left = event, body_length(event)
         assert self._body_left is not None, "it is known with the head"
         if len(self._received) < self._body_left:

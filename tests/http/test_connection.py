@@ -132,6 +132,9 @@ def test_an_old_client_is_answered_and_the_connection_closed() -> None:
         (GET[:-2] + b"Transfer-Encoding: chunked\r\n\r\n", 411, "not taken"),
         (b"GET / HTTP/1.1\r\n\r\n", 400, "no request"),  # Without a Host.
         (b"nonsense\r\n\r\n", 400, "no request"),
+        (GET.replace(b"1.1", b"9.9"), 505, "HTTP 1.0 and HTTP 1.1"),
+        (GET.replace(b"1.1", b"2.0"), 505, "HTTP 1.0 and HTTP 1.1"),
+        (GET.replace(b"1.1", b"0.9"), 505, "HTTP 1.0 and HTTP 1.1"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n\n", 400, "no request"),  # TLS.
         (GET[:-2] + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", 400, "no request"),
     ],
