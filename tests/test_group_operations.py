@@ -16,17 +16,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coordinator.groups.partitioning import partition_for
 from harness.daemon import MusterDaemon
 from harness.heartbeats import send_heartbeat
 from harness.kafka_broker import KafkaBroker
 from harness.kafka_groups import await_coordinator, commit, consumer_join, join, offsets_of
 from harness.observer import Observer
-from harness.processes import ServerProcess, free_port
+from harness.processes import ServerProcess, free_port, wait_until
 from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
@@ -131,6 +133,29 @@ def test_groups_of_an_expression_are_deleted_only_when_told_to(server: ServerPro
         "doomed-live": "NON_EMPTY_GROUP",
     }
     assert [group["group_id"] for group in answered(server, "list", "--match", "undoomed")] == ["undoomed"]
+
+
+def in_log(group_id: str) -> int:
+    """The partition that has a group's commits."""
+    return partition_for(group_id, 50)
+
+
+def test_a_reset_warns_of_a_group_that_has_just_committed(server: ServerProcess) -> None:
+    """It has no members, and yet somebody reads: what is set would last until the next commit."""
+    with WireClient(server.bootstrap) as client:
+        await_coordinator(client, ["assigning"])
+        commit(client, "assigning", {0: 3})
+    to_the_end = ("--topic", "orders", "--to-latest", "--execute")
+
+    def said() -> str:
+        return muster(server, "groups", "reset-offsets", "assigning", *to_the_end).stderr
+
+    wait_until(said, "the commit can be read", 30)
+    sentence = r"group assigning has committed \d+ (ms|s) ago: unless its members have left since, "
+    assert re.match(sentence, said())
+    beside = next(each for each in map("beside-{}".format, count()) if in_log(each) == in_log("assigning"))
+    fresh = muster(server, "groups", "reset-offsets", beside, *to_the_end)
+    assert "committed" not in fresh.stderr, "its own commit comes after, and that is another group's"
 
 
 def test_of_several_groups_those_without_members_are_reset_and_the_others_named(

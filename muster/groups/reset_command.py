@@ -6,6 +6,7 @@ Of several groups those that have members are left as they are, as Kafka's tool 
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -14,11 +15,12 @@ from cyclopts import Parameter
 
 from muster.cluster import Cluster, RefusedError
 from muster.connection import Connection
-from muster.durations import parse_iso_duration
+from muster.durations import parse_iso_duration, spoken
 from muster.groups import tables
 from muster.groups.descriptions import LiveMembersError, require_no_members
 from muster.groups.offset_csv import CsvError, Plan, plan_lines, read_plan
 from muster.groups.offsets import Move, commit_moves
+from muster.groups.recent_commits import committed_ago_ms
 from muster.groups.reset_offsets import (
     ShiftBy,
     Target,
@@ -38,6 +40,8 @@ from muster.sentences import remark, say
 from muster.usage import STATUS_FAILED, UsageError
 from protocol.topic_partition import TopicPartition
 
+WARNED_OF_MAX: Final = 10
+"""Groups: each takes a connection of its own to read the log of offsets."""
 ROWS_SUFFIXES: Final = frozenset({".jsonl", ".json", ".parquet"})
 """Files of rows as `muster log export` writes them; all others are CSV as Kafka's tool does."""
 
@@ -162,8 +166,11 @@ def reset_offsets(
         async with connection.connected() as cluster:
             found = await chosen.chosen(cluster, group)
             targets = {group_id: _planned(target, plan, group_id, len(found)) for group_id in found}
+            warnings = await _warnings(cluster, found)  # Before what is committed here.
             moves, refused = await _reset(cluster, targets, topics, mode.execute)
         _show(moves, refused, mode, names_groups=len(group) != 1)
+        for group_id in moves.keys() & warnings.keys():
+            remark(warnings[group_id])
         return STATUS_FAILED if refused else 0
 
     return run(command(), mode.as_json)
@@ -177,6 +184,19 @@ def _groups_by_expression(named: tuple[str, ...], several: Several) -> Several:
     if several.match is None or named:
         raise UsageError("--all-groups wants --match beside it, and no names: --match '.*' is every group")
     return Several(match=several.match)
+
+
+async def _warnings(cluster: Cluster, groups: Collection[str]) -> dict[str, str]:
+    """What is to be said of groups that have committed lately; of many nothing, as each has to be read for."""
+    found = {}
+    for group_id in groups if len(groups) <= WARNED_OF_MAX else ():
+        ago_ms = await committed_ago_ms(cluster, group_id, time.time_ns() // 1_000_000)
+        if ago_ms is not None:
+            found[group_id] = (
+                f"group {tables.id_text(group_id)} has committed {spoken(ago_ms)} ago: unless its members have "
+                "left since, a consumer that assigns its partitions itself goes on, and commits over what is set"
+            )
+    return found
 
 
 def _planned(target: Target, plan: Plan, group_id: str, groups: int) -> Target:
