@@ -238,6 +238,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.groups.classic.states",
         "coordinator.groups.consumer.record_schemas",
         "coordinator.groups.consumer.states",
+        "coordinator.groups.partitioning",
         "coordinator.groups.record_codec",
         "coordinator.groups.record_schemas",
         "coordinator.history.events",

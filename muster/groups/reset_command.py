@@ -20,7 +20,6 @@ from muster.groups import tables
 from muster.groups.descriptions import LiveMembersError, require_no_members
 from muster.groups.offset_csv import CsvError, Plan, plan_lines, read_plan
 from muster.groups.offsets import Move, commit_moves
-from muster.groups.recent_commits import committed_ago_ms
 from muster.groups.reset_offsets import (
     ShiftBy,
     Target,
@@ -36,6 +35,7 @@ from muster.groups.reset_offsets import (
 )
 from muster.groups.running import AsJson, run
 from muster.groups.selection import Several
+from muster.observe.recent_commits import committed_ago_ms
 from muster.sentences import remark, say
 from muster.usage import STATUS_FAILED, UsageError
 from protocol.topic_partition import TopicPartition
