@@ -144,6 +144,10 @@ class CausingMember(Protocol):
         """How long the coordinator waits for it in a rebalance; negative where that is not known."""
 
 
+NO_OFFSETS_LEFT: Final = "there were none left"
+"""The detail of `offsets_expired` where the group had nothing committed when the sweep came."""
+
+
 class Cause(NamedTuple):
     """One cause of a change, for people: its kind and, where one is behind it, the member or client."""
 

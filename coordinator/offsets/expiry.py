@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from coordinator.effects import CoordinatorRecord, Effects, Moment
-from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.causes import NO_OFFSETS_LEFT, Cause, CauseKind, counted
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.records import new_offset_commit_tombstone
 from coordinator.groups.classic.states import EMPTY, STABLE
@@ -80,7 +80,7 @@ def expire_group(
     offset_count = sum(1 for _ in offsets.of_group(group.group_id))
     is_in_transaction = bool(offsets.transactions.of_group(group.group_id))  # Then the group stays (O20).
     if group.state is EMPTY and len(expired) == offset_count and not is_in_transaction:
-        remove_group(groups, offsets, group, at, Cause(CauseKind.OFFSETS_EXPIRED), effects)
+        remove_group(groups, offsets, group, at, _removed_by_sweep(offset_count), effects)
     elif expired:
         effects.records += expired
         effects.atomic = False
@@ -95,11 +95,17 @@ def expire_consumer_group(
     offset_count = sum(1 for _ in offsets.of_group(group.group_id))
     is_in_transaction = bool(offsets.transactions.of_group(group.group_id))
     if not group.members and len(expired) == offset_count and not is_in_transaction:
-        cause = Cause(CauseKind.OFFSETS_EXPIRED)
+        cause = _removed_by_sweep(offset_count)
         remove_consumer_group(shard.consumers, offsets, group, at, cause, effects)
     elif expired:
         effects.records += expired
         effects.atomic = False
+
+
+def _removed_by_sweep(offset_count: int) -> Cause:
+    """Why a group goes: with its last offsets, or since it has none, as one that never committed."""
+    detail = counted(offset_count, "offset") if offset_count else NO_OFFSETS_LEFT
+    return Cause(CauseKind.OFFSETS_EXPIRED, detail)
 
 
 def expired_offsets(

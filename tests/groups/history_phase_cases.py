@@ -163,7 +163,7 @@ def the_sweep_finds_nothing_left_of_the_group(driver: Driver) -> GroupEvent:
     emptied_ms = driver.now_ms
     driver.advance(1_000 + driver.settings.offsets_retention_check_interval_ms - emptied_ms)
     return step(
-        driver, 2, (EMPTY, DEAD), "offsets expired", cause="offsets_expired",
+        driver, 2, (EMPTY, DEAD), "offsets expired: there were none left", cause="offsets_expired",
         phase_ms={EMPTY: driver.now_ms - emptied_ms},
     )  # fmt: skip
 

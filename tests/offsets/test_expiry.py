@@ -46,7 +46,7 @@ def test_o18_a_simple_groups_offsets_age_from_their_commit_and_take_the_group_al
     driver.advance(2 * CHECK_MS)
     assert topics_left(driver) == set()
     assert driver.shard.groups == {}
-    assert driver.last_event().reason == "offsets expired"
+    assert driver.last_event().reason == "offsets expired: 1 offset"
     driver.restart()
     assert driver.shard.groups == {}
 
