@@ -10,6 +10,9 @@ import sys
 import unicodedata
 from typing import Final
 
+ID_CHARACTERS_MAX: Final = 120
+"""Longer ids are cut in tables and sentences, which they would wreck (Kafka allows 32,767 bytes); JSON has all."""
+
 MAX_CHARACTERS: Final = 1_000
 _HEAD, _TAIL = 600, 300  # The beginning mostly says what is wrong, and the end why.
 
@@ -26,6 +29,12 @@ def visible(text: str) -> str:
         each if unicodedata.category(each) not in _NOT_SHOWN else each.encode("unicode_escape").decode()
         for each in text
     )
+
+
+def shown_id(text: str) -> str:
+    """An id or a name that a client chose, as tables and sentences have it: visible, and cut if it is too long."""
+    shown = visible(text[: ID_CHARACTERS_MAX + 1])
+    return shown if len(shown) <= ID_CHARACTERS_MAX else f"{shown[: ID_CHARACTERS_MAX - 1]}…"
 
 
 def say(sentence: object, as_json: bool = False) -> None:

@@ -212,14 +212,15 @@ async def _serve_until_signalled(
     await serve_node(settings, client, ready, stop, explain=_explain)
 
 
-def _explain(group_id: str, events: Sequence[Any], now_ms: int) -> dict[str, Any]:
+def _explain(group: Any) -> dict[str, Any]:
     """Why a group rebalanced, in the command line's words, for HTTP; called on a thread.
 
     They are imported when they are first asked for: it takes 0.3 s.
     """
     from muster.groups.why.by_events import explain
 
-    return explain(group_id, events, now_ms)
+    known = (group.group_id, group.now_ms, group.events)
+    return explain(*known, is_whole=group.is_whole, described=group.described, document=group.document)
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:

@@ -194,6 +194,19 @@ def test_a_group_may_fill_all_the_room_by_itself() -> None:
     assert generations(history) == [2, 3, 4]
 
 
+def test_a_group_is_whole_until_an_event_of_it_is_let_go() -> None:
+    history = History(2, max_groups=2)
+    history.record([row(1), row(2), row(1, "others")])
+    assert [history.is_whole(each) for each in ("billing", "others", "nobody")] == [True, True, True]
+    history.record([row(3)])
+    assert [history.is_whole(each) for each in ("billing", "others")] == [False, True]
+    history.record([row(1, "third")])  # In place of `others`.
+    assert [history.is_whole(each) for each in ("others", "nobody")] == [False, False]
+    history.record([row(2, "others")])  # Nobody knows how much of it was let go.
+    assert history.is_whole("others") is False
+    assert history._shortened <= history._kept.keys()
+
+
 def test_events_wait_for_the_topic_in_order_and_leave_once() -> None:
     history = History(1)
     history.record(map(row, range(3)))

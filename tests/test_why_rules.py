@@ -12,11 +12,14 @@ import pytest
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
+from coordinator.groups.group_settings import GroupSettings
 from coordinator.telemetry.payload import KEPT
 from muster.groups.why.answers import explanation
 from muster.groups.why.cases import Case
 from muster.groups.why.reported import METRICS, polled_too_slowly
 from muster.groups.why.rules import RULES
+from tests.groups.consumer import Consumer, form_group
+from tests.groups.driver import Driver
 from tests.why_events import (  # noqa: F401
     CLOSED,
     COMPLETING,
@@ -150,7 +153,11 @@ CASES: Final[dict[str, Case]] = {
     "coordinator_restarted_stable": Case(nobody(K.COORDINATOR_RESTARTED, states=("Dead", STABLE))),
     "coordinator_restarted": Case(nobody(K.COORDINATOR_RESTARTED, states=("Dead", "Reconciling"))),
     "group_deleted": Case(event(K.GROUP_DELETED, "admin-1", states=("Empty", "Dead"))),
-    "offsets_expired": Case(nobody(K.OFFSETS_EXPIRED, states=("Empty", "Dead"))),
+    "gone_without_offsets": Case(
+        nobody(K.OFFSETS_EXPIRED, detail="there were none left", states=("Empty", "Dead"))
+    ),
+    "offsets_expired": Case(nobody(K.OFFSETS_EXPIRED, detail="3 offsets", states=("Empty", "Dead"))),
+    "gone_empty": Case(nobody(K.OFFSETS_EXPIRED, states=("Empty", "Dead"))),
     "group_not_stored": Case(
         nobody(K.GROUP_NOT_STORED, detail="MESSAGE_TOO_LARGE", states=("Empty", "Dead"))
     ),
@@ -372,3 +379,18 @@ def test_a_group_that_was_empty_had_nobody_who_looks_alike() -> None:
     assert Case(alike(4, 0), [*THREE_ALIKE[:1], emptied]).alike_count == 1
     assert Case(alike(4, 0), THREE_ALIKE[:1]).alike_count == 2
     assert Case(static(K.MEMBER_LEFT), [static(K.MEMBER_JOINED, member_id="i-3-1")]).alike_count == 0
+
+
+@pytest.mark.parametrize("has_committed", [False, True])
+def test_a_group_that_the_sweep_removed_had_offsets_or_had_none(has_committed: bool) -> None:
+    """By the events of a real group: one that never committed has none that could expire."""
+    driver = Driver(settings=GroupSettings(offsets_retention_minutes=1))
+    consumer = Consumer(driver, "app-1")
+    form_group(driver, consumer)
+    if has_committed:
+        consumer.commit(1)
+    consumer.leave()
+    driver.advance(2 * driver.settings.offsets_retention_check_interval_ms)
+    removed = driver.history[-1]
+    assert removed.to_state == "Dead"
+    assert explanation(Case(removed)).rule == ("offsets_expired" if has_committed else "gone_without_offsets")

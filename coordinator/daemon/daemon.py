@@ -88,8 +88,8 @@ from storage.flusher import Flusher
 from storage.journal.threads import JournalThreads
 
 if TYPE_CHECKING:
+    from coordinator.http.explained import Explain
     from coordinator.http.server import HttpServer
-    from coordinator.http.sources import Explain
 
 log = structlog.get_logger("muster.daemon")
 

@@ -73,8 +73,8 @@ from storage.latencies import Latencies
 from storage.log.durable_log import DurableLog
 
 if TYPE_CHECKING:
+    from coordinator.http.explained import Explain
     from coordinator.http.server import HttpServer
-    from coordinator.http.sources import Explain
 
 log = structlog.get_logger("muster.node")
 

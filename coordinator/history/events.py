@@ -73,6 +73,8 @@ class History:
         self._max_queued = max_queued
         self._kept: OrderedDict[str, deque[HistoryRow]] = OrderedDict()  # Longest without an event first.
         self._kept_count = 0
+        self._shortened: set[str] = set()  # Groups of `_kept` of which older events are, or may be, gone.
+        self._has_forgotten = False  # Then any group that is new here may have been here before.
         self._queue: deque[HistoryRow | _DroppedEvents] = deque()
         self.dropped = 0  # Number of events lost since the start.
         self._gaps = 0  # Gaps in the queue, of which no two are side by side.
@@ -94,6 +96,10 @@ class History:
     def rows(self, group_id: str) -> tuple[HistoryRow, ...]:
         """The same as they were recorded, for those who word them a few at a time."""
         return tuple(self._kept.get(group_id, ()))
+
+    def is_whole(self, group_id: str) -> bool:
+        """Whether no event of the group that was recorded since the start is missing in memory."""
+        return group_id not in self._shortened and (group_id in self._kept or not self._has_forgotten)
 
     def take(self, limit: int) -> Drained:
         """Remove and return up to `limit` events from the queue, with the gaps before, between and after them."""
@@ -122,6 +128,8 @@ class History:
 
     def forget(self, group_id: str) -> None:
         """Drop a group's events in memory; those on the topic, or queued for it, stay."""
+        self._has_forgotten = True
+        self._shortened.discard(group_id)
         self._kept_count -= len(self._kept.pop(group_id, ()))
 
     @property
@@ -147,8 +155,12 @@ class History:
         kept = self._kept.get(row.group_id)
         if kept is None:
             kept = self._kept[row.group_id] = deque(maxlen=self._events_per_group)
+            if self._has_forgotten:
+                self._shortened.add(row.group_id)
         before = len(kept)
         kept.append(row)
+        if len(kept) == before:
+            self._shortened.add(row.group_id)
         self._kept_count += len(kept) - before
         self._kept.move_to_end(row.group_id)
         while len(self._kept) > self._max_groups or self._kept_count > self._max_events > len(kept):

@@ -6,16 +6,21 @@ All of it is read from the living group, and from the newest events in memory: a
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import asdict
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 from coordinator.effects import GroupEvent
+from coordinator.groups.causes import CauseKind
 from coordinator.groups.classic import waited_members as classic_waited
+from coordinator.groups.classic.describe_groups import describe_group as describe_classic_group
+from coordinator.groups.classic.describe_groups import describe_member
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.member import Member
+from coordinator.groups.classic.states import EMPTY, PREPARING_REBALANCE
 from coordinator.groups.consumer import waited_members as consumer_waited
+from coordinator.groups.consumer.describe import describe_group as describe_consumer_group
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.waited_members import Waited, Waiting
@@ -23,6 +28,7 @@ from coordinator.groups.waited_members import heard_ms as heard_ms_by
 from coordinator.history.events import worded
 from coordinator.history.rebalances import RebalanceFold
 from coordinator.http.exchange import Aside, HttpProblem, Question, Steps
+from coordinator.http.explained import ExplainedGroup
 from coordinator.http.group_list import Row, classic_row, consumer_row
 from coordinator.http.parts import in_parts
 from coordinator.http.sources import Sources
@@ -31,6 +37,8 @@ from coordinator.runtime.shard_states import ELSEWHERE, LOADING
 from coordinator.shard.shard import Shard
 from protocol.consumer import PROTOCOL_TYPE, decode_assignment
 from protocol.errors import DecodeError
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeGroup
+from protocol.messages.describe_groups import DescribedGroup
 
 NAMED_MAX: Final = 100
 """The most members that are named as joined, and as missing; all members are listed beside them."""
@@ -39,6 +47,17 @@ EVENTS_MAX: Final = 1_000
 """The most events that one answer tells or goes by."""
 
 MINUTES_MAX: Final = 60
+
+FIRST_GENERATION: Final = 0
+"""That of a classic group as its first member joins; one that was loaded from the log goes on with its own."""
+FIRST_EPOCH: Final = 2
+"""That of a consumer group with its first member."""
+
+
+T = TypeVar("T")
+Described: TypeAlias = DescribedGroup | ConsumerGroupDescribeGroup
+Living: TypeAlias = tuple[Described, tuple[Member, ...]]
+"""A description, and the members of a classic group, which it does not have yet."""
 
 
 class GroupPages:
@@ -165,26 +184,44 @@ class GroupPages:
         )
 
     def why(self, question: Question) -> Steps:
-        """Why the group rebalanced last, or does now, in words; by the events in memory."""
+        """Why the group rebalanced last, or does now, in words; by the events in memory and the living group."""
         group_id = question.text("id")
         explain = self._sources.explain
         if explain is None:
             raise HttpProblem(501, "This daemon was started without words.")
+        now_ms, history = self._wall_ms(), self._sources.history
+        is_whole = history.is_whole(group_id)
+        living, document = self._living_group(group_id)  # With the events, before others have the loop.
         events = yield from self._events(group_id)
-        if not events:
+        if not events and document is None:
             raise HttpProblem(404, "No events of such a group are in memory.")
-        now_ms = self._wall_ms()
+        described = yield from _described(living)
+        if document is not None:
+            document["members"] = yield from _gathered(document["members"])
         newest = events[-EVENTS_MAX:]
-        return (yield Aside(lambda: explain(group_id, newest, now_ms)))
+        is_whole = is_whole and len(newest) == len(events) and _are_all(events)
+        group = ExplainedGroup(group_id, now_ms, newest, is_whole, described, document)
+        return (yield Aside(lambda: explain(group)))
+
+    def _living_group(self, group_id: str) -> tuple[Living | None, dict[str, Any] | None]:
+        """What Kafka's protocol says of the group, and `/api/v1/group` of it while it rebalances."""
+        shard = self._runtime.runner_for(group_id).shard
+        if shard is None:
+            return None, None
+        living: Living
+        if (classic := shard.groups.get(group_id)) is not None:
+            living = describe_classic_group(classic, ()), tuple(classic.members.values())
+            document = self._classic(classic, None)
+        elif (consumer := shard.consumer_groups.get(group_id)) is not None:
+            living = describe_consumer_group(consumer, shard.consumers), ()
+            document = self._consumer(shard, consumer, None)
+        else:
+            return None, None
+        return living, None if document["waiting"] is None else document
 
     def _events(self, group_id: str) -> Generator[None, Any, list[GroupEvent]]:
         """The group's events in memory, oldest first, worded a few at a time."""
-        events: list[GroupEvent] = []
-        for number, row in enumerate(self._sources.history.rows(group_id), start=1):
-            events.append(worded(row))
-            if number % 50 == 0:
-                yield None
-        return events
+        return (yield from _gathered(map(worded, self._sources.history.rows(group_id))))
 
     # /group/lag
 
@@ -201,6 +238,36 @@ class GroupPages:
             "records": found.records,
             "seconds": found.seconds,
         }
+
+
+def _are_all(events: list[GroupEvent]) -> bool:
+    """Whether the group began with the first of these, and was here all the time."""
+    if not events:
+        return True
+    first = events[0]
+    began = FIRST_GENERATION if first.to_state == PREPARING_REBALANCE.value else FIRST_EPOCH
+    is_new = first.from_state == EMPTY.value and first.generation_id <= began
+    return is_new and all(each.cause != CauseKind.COORDINATOR_RESTARTED.slug for each in events)
+
+
+def _described(living: Living | None) -> Generator[None, Any, Described | None]:
+    """The description, with the members that it does not have yet, a few at a time."""
+    if living is None:
+        return None
+    group, members = living
+    if isinstance(group, DescribedGroup):
+        group.members = yield from _gathered(describe_member(each, None) for each in members)
+    return group
+
+
+def _gathered(items: Iterable[T]) -> Generator[None, Any, list[T]]:
+    """All of them, made a few at a time."""
+    found: list[T] = []
+    for item in items:
+        found.append(item)
+        if len(found) % 50 == 0:
+            yield None
+    return found
 
 
 def _no_such_group() -> HttpProblem:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from coordinator.data.broker import Broker
-from coordinator.effects import GroupEvent
 from coordinator.history.events import History
+from coordinator.http.explained import Explain
 from coordinator.metrics.metrics import Metrics
 from coordinator.runtime.loop import Runtime
 from coordinator.server.server import Server
 from coordinator.settings.model import Settings
 from coordinator.topics.partition import Partition
 from coordinator.topics.workers import Workers
-
-Explain = Callable[[str, Sequence[GroupEvent], int], dict[str, Any]]
-"""Words for a group's events, as of a time in ms since 1970; composed by the face of the product."""
 
 
 @dataclass(frozen=True, slots=True)

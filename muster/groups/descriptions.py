@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from muster.cluster import Cluster, ClusterError, UnspokenError, check, retried
 from muster.groups.admin import groups_of, offsets_at, partitions_of
 from muster.groups.offsets import Committed, committed
-from muster.sentences import counted
+from muster.sentences import counted, shown_id
 from protocol.consumer import PROTOCOL_TYPE, decode_assignment
 from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.consumer_group_describe import (
@@ -117,18 +117,19 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
     group = await describe_members(cluster, group_id)
     offsets = await committed(cluster, group_id)
     if group.state == DEAD and not offsets:
-        raise NoSuchGroupError(f"there is no group {group_id}")
+        raise NoSuchGroupError(f"there is no group {shown_id(group_id)}")
     return (await with_progress(cluster, [group], [offsets]))[0]
 
 
 async def describe_members(cluster: Cluster, group_id: str) -> GroupDescription:
     """The group without its progress; one that is not there is Dead. Raises ClusterError."""
     coordinator = await cluster.coordinator(group_id)
-    return whole(cluster, coordinator, group_id, await _described(cluster, coordinator, group_id))
+    place = (coordinator, cluster.address(coordinator))
+    return whole(place, group_id, await _described(cluster, coordinator, group_id))
 
 
-def whole(cluster: Cluster, coordinator: int, group_id: str, group: Described) -> GroupDescription:
-    """The description of a group without its progress."""
+def whole(place: tuple[int, str], group_id: str, group: Described) -> GroupDescription:
+    """The description of a group without its progress; `place` is its coordinator, and where that is."""
     return GroupDescription(
         group_id,
         group.group_type,
@@ -137,8 +138,7 @@ def whole(cluster: Cluster, coordinator: int, group_id: str, group: Described) -
         group.protocol,
         group.group_epoch,
         group.target_assignment_epoch,
-        coordinator,
-        cluster.address(coordinator),
+        *place,
         group.members,
         (),
     )
@@ -152,10 +152,10 @@ async def require_no_members(cluster: Cluster, group_id: str) -> None:
     away = [str(each.group_instance_id) for each in group.members if each.member_epoch == LEFT_FOR_NOW]
     if live := len(group.members) - len(away) or not away:
         raise LiveMembersError(
-            f"group {group_id} has {counted(live, 'live member')} (state {group.state}); "
+            f"group {shown_id(group_id)} has {counted(live, 'live member')} (state {group.state}); "
             f"stop {'it' if live == 1 else 'them'} first"
         )
-    raise LiveMembersError(f"group {group_id} {_kept_places(away)}")
+    raise LiveMembersError(f"group {shown_id(group_id)} {_kept_places(away)}")
 
 
 def _kept_places(instances: list[str]) -> str:
@@ -163,7 +163,7 @@ def _kept_places(instances: list[str]) -> str:
     one = len(instances) == 1
     return (
         f"keeps the {'place' if one else 'places'} of {counted(len(instances), 'static member')} that "
-        f"{'has' if one else 'have'} left for now ({', '.join(instances)}): wait until "
+        f"{'has' if one else 'have'} left for now ({', '.join(map(shown_id, instances))}): wait until "
         f"{'its session is' if one else 'their sessions are'} over (45 s unless changed), "
         f"or remove {'it' if one else 'them'}"
     )
@@ -201,7 +201,7 @@ async def _described(cluster: Cluster, coordinator: int, group_id: str) -> Descr
     if group.state == DEAD and of_consumers is _Absence.NOT_ANSWERED:
         for listed in await groups_of(cluster, coordinator):
             if listed.group_id == group_id and listed.group_type.lower() == CONSUMER:
-                raise ClusterError(_UNDESCRIBED.format(group_id))
+                raise ClusterError(_UNDESCRIBED.format(shown_id(group_id)))
     return group
 
 
@@ -218,7 +218,7 @@ async def _consumer_group(cluster: Cluster, coordinator: int, group_id: str) -> 
             return _Absence.NOT_ANSWERED
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return _Absence.NOT_FOUND
-        check(f"describing group {group_id}", group.error_code)
+        check(f"describing group {shown_id(group_id)}", group.error_code)
         return of_consumers(group)
 
     return await retried(ask, cluster.patience_s)
@@ -238,7 +238,7 @@ async def _classic_group(cluster: Cluster, coordinator: int, group_id: str) -> D
         answer = await cluster.send(coordinator, DescribeGroupsRequest(groups=[group_id]))
         group: DescribedGroup = answer.groups[0]
         if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-            check(f"describing group {group_id}", group.error_code)
+            check(f"describing group {shown_id(group_id)}", group.error_code)
         return of_classic(group)
 
     return await retried(ask, cluster.patience_s)

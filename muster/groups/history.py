@@ -51,6 +51,11 @@ class GroupHistory:
     unreadable: int
     older: int = 0
 
+    @property
+    def has_events(self) -> bool:
+        """Whether there is an event of the group itself."""
+        return any(event.group_id for event in self.events)
+
     def by_time(self) -> list[GroupEvent]:
         """All events, sorted by their time."""
         return sorted(self.events, key=_time)

@@ -109,7 +109,8 @@ async def _members(cluster: Cluster, node_id: int, names: list[str]) -> dict[str
             is_gone = group.error_code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
             if is_there or (is_gone and is_asked):
                 found[group.group_id] = of_classic(group)
-    return {name: whole(cluster, node_id, name, group) for name, group in found.items()}
+    place = (node_id, cluster.address(node_id))
+    return {name: whole(place, name, group) for name, group in found.items()}
 
 
 async def _consumer_groups(cluster: Cluster, node_id: int, names: list[str]) -> dict[str, Described] | None:

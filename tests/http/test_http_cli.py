@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +26,11 @@ from muster.groups.live_watch import line_of
 from muster.groups.why.live import waiting_from
 from muster.groups.why.waiting import MissingMember, Waiting, sentences
 from muster.http_api import HttpApi, StreamedEvent, _reachable
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from tests.http.test_http_daemon import PATIENCE_S, daemon_with_http, join, join_and_leave
+from protocol.messages.sync_group import SyncGroupRequest
+from tests.http.test_http_daemon import PATIENCE_S, beat, daemon_with_http, join, join_and_leave
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +78,96 @@ def test_why_says_who_is_waited_for_and_until_when(running: tuple[MusterDaemon, 
     (missing,) = document["waiting"]["missing"]
     assert missing["heard_ms"] < 30_000
     assert missing["says"] == "heartbeats, but does not poll"
+
+
+def _without_times(answer: dict[str, Any]) -> dict[str, Any]:
+    """What both say, but for the times that go on between two questions."""
+    text = [re.sub(r"\d+(\.\d)? m?s\b|\d+ min( \d+ s)?|\d\d:\d\d:\d\d", "T", each) for each in answer["text"]]
+    waiting = answer["waiting"]
+    if waiting is not None:
+        missing = [each | {"heard_ms": None, "ends_in_ms": None} for each in waiting["missing"]]
+        waiting = waiting | {"since_ms": None, "until_ms": None, "missing": missing}
+    return answer | {"text": text, "now_ms": None, "waiting": waiting}
+
+
+def _same_of_both(daemon: MusterDaemon, port: int, group: str) -> dict[str, Any]:
+    """What the command and HTTP say of the group, which has to be the same."""
+    by_command = _without_times(json.loads(muster(daemon, "groups", "why", group, "--json")))
+    assert _without_times(get(port, "/api/v1/group/why", id=group).json) == by_command
+    return by_command
+
+
+def test_http_explains_a_classic_group_as_the_command_does(running: tuple[MusterDaemon, int]) -> None:
+    """While it rebalances and once it is over: who is waited for, the assignor, how often it was so today."""
+    daemon, port = running
+    with WireClient(daemon.bootstrap, "slow-poll") as slow, WireClient(daemon.bootstrap, "newcomer") as new:
+        member_id = join(slow, "same", session_ms=30_000)
+        again = JoinGroupRequest(
+            group_id="same",
+            member_id=member_id,
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=120_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        for generation in (2, 3):
+            assert slow.ask(again, 3).error_code == 0
+            sync = SyncGroupRequest(group_id="same", generation_id=generation, member_id=member_id)
+            assert slow.ask(sync, 3).error_code == 0
+        over = _same_of_both(daemon, port, "same")
+        new.send(replace(again, member_id=""), 3)
+        wait_until(lambda: get(port, "/api/v1/group", id="same").json["waiting"], "a rebalance", PATIENCE_S)
+        time.sleep(0.05)
+        slow.ask(HeartbeatRequest(group_id="same", generation_id=3, member_id=member_id), 3)
+        waits = _same_of_both(daemon, port, "same")
+    assert over["repetition"] == "This is the second time today for slow-poll at 127.0.0.1."
+    assert any(line.startswith("Its assignor, range, is eager") for line in over["course"])
+    (missing,) = waits["waiting"]["missing"]
+    assert (missing["member_id"], missing["poll_interval_ms"]) == (member_id, 120_000)
+    assert "  Its max.poll.interval.ms is 120000 (what it sends as its rebalance timeout)." in waits["text"]
+
+
+def test_http_explains_a_consumer_group_as_the_command_does(running: tuple[MusterDaemon, int]) -> None:
+    """Two members that look alike: one has everything to give up, the other waits for it."""
+    daemon, port = running
+    with WireClient(daemon.bootstrap, "worker") as client:
+        topic = CreatableTopic(name="shared", num_partitions=2, replication_factor=1)
+        client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+        beat(client, "one")
+        stable = _same_of_both(daemon, port, "newer")
+        beat(client, "two")
+        wait_until(lambda: get(port, "/api/v1/group", id="newer").json["waiting"], "a rebalance", PATIENCE_S)
+        waits = _same_of_both(daemon, port, "newer")
+    assert stable["is_over"]
+    assert {each["member"] for each in waits["waiting"]["missing"]} <= {
+        "worker at 127.0.0.1 (member one)",
+        "worker at 127.0.0.1 (member two)",
+    }
+    assert waits["why"]["because"] == "worker at 127.0.0.1 (member two) joined"
+
+
+def test_http_says_at_least_where_older_events_are_not_in_memory(tmp_path: Path) -> None:
+    """It keeps a few of each group, and after a restart those since then."""
+    daemon, port = daemon_with_http(tmp_path, **{"muster.history.events.per.group": "10"})
+
+    def repetition() -> str:
+        found: str = get(port, "/api/v1/group/why", id="g").json["repetition"]
+        return found
+
+    with daemon:
+        wait_until(lambda: get(port, "/readyz").status == 200, "the shards are loaded", PATIENCE_S)
+        with WireClient(daemon.bootstrap, "app-1") as client:
+            join_and_leave(client, "g")
+            join_and_leave(client, "g")
+            assert repetition() == "This is the second time today for app-1 at 127.0.0.1."
+            join_and_leave(client, "g")
+            assert repetition() == "This is at least the second time today for app-1 at 127.0.0.1."
+        daemon.restart()
+        wait_until(lambda: get(port, "/readyz").status == 200, "the shards are loaded", PATIENCE_S)
+        with WireClient(daemon.bootstrap, "app-1") as client:
+            join_and_leave(client, "g")
+            join_and_leave(client, "g")
+            assert repetition() == "This is at least the second time today for app-1 at 127.0.0.1."
 
 
 def _heed_interrupts() -> None:
@@ -214,7 +309,8 @@ def test_http_is_asked_only_where_it_can_be_that_of_the_broker(
 
 
 def test_what_a_consumer_group_waits_for_has_partitions_of_one_and_times_of_the_other() -> None:
-    known = Waiting("Reconciling", None, None, (), (MissingMember("app-1 at 10.0.0.7", ("orders-1",)),), True)
+    stuck = MissingMember("app-1 at 10.0.0.7", ("orders-1",), member_id="m1")
+    known = Waiting("Reconciling", None, None, (), (stuck,), True)
     group = {
         "state": "Reconciling",
         "since_ms": 1_000,
@@ -263,7 +359,11 @@ def test_a_classic_group_that_waits_is_told_with_the_times_of_the_answer() -> No
         "state": "PreparingRebalance",
         "since_ms": 4_000,
         "members": [{"member": "m2", "client": "app-2", "host": "10.0.0.8", "instance": "i-2"}],
-        "waiting": {"joined": ["m2"], "missing": [late, late | {"client": "app-0"}], "ends_in_ms": 296_000},
+        "waiting": {
+            "joined": ["m2"],
+            "missing": [late, late | {"member": "m0", "client": "app-0"}],
+            "ends_in_ms": 296_000,
+        },
     }
     found = waiting_from(group, known, 10_000)
     says = "heartbeats, but does not poll"
@@ -273,8 +373,8 @@ def test_a_classic_group_that_waits_is_told_with_the_times_of_the_answer() -> No
         306_000,
         ("i-2 (app-2 at 10.0.0.8)",),
         (
-            MissingMember("app-0 at 10.0.0.7", heard_ms=3_500, says=says),
-            MissingMember("app-1 at 10.0.0.7", heard_ms=3_500, says=says),
+            MissingMember("app-0 at 10.0.0.7", heard_ms=3_500, says=says, member_id="m0"),
+            MissingMember("app-1 at 10.0.0.7", heard_ms=3_500, says=says, member_id="m1"),
         ),
         is_certain=True,
     )
@@ -296,7 +396,7 @@ def test_lines_of_watch_hide_nothing_and_are_safe_for_a_terminal() -> None:
     }
     line = line_of(StreamedEvent("group", 1, data))
     assert line is not None
-    said = "member left: \\u001b[2J (app\\u202e at 10.0.0.7)"
+    said = "member left: \\x1b[2J (app\\u202e at 10.0.0.7)"
     assert line.endswith(f" g: Stable -> PreparingRebalance, generation 7: {said}")
     gap = StreamedEvent("gap", 4, {"from": 1, "to": 4, "why": "deleted"})
     assert line_of(gap) == "events 1 to 4 are not there any more"

@@ -5,6 +5,7 @@ The metadata of members is shown only while the group is Stable: in other states
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from coordinator.effects import Moment, Reply, RequestContext, Result
@@ -42,7 +43,7 @@ def _describe(shard: ShardGroups, group_id: str, with_operations: bool, api_vers
     if group is None:
         described = _absent(group_id, api_version, is_other_kind=group_id in shard.other_kinds)
     else:
-        described = _present(group)
+        described = describe_group(group)
     if with_operations and described.error_code == ErrorCode.NONE:
         described.authorized_operations = GROUP_OPERATIONS
     return described
@@ -60,19 +61,24 @@ def _absent(group_id: str, api_version: int, *, is_other_kind: bool) -> Describe
     )
 
 
-def _present(group: Group) -> DescribedGroup:
+def describe_group(group: Group, members: Iterable[Member] | None = None) -> DescribedGroup:
+    """The group as it is now, with these of its members; all of them by default."""
     protocol_name = group.protocol_name if PROTOCOL_DESCRIBED[group.state] else None
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=protocol_name or "",
-        members=[_describe_member(member, protocol_name) for member in group.members.values()],
+        members=[
+            describe_member(member, protocol_name)
+            for member in (group.members.values() if members is None else members)
+        ],
         authorized_operations=OPERATIONS_NOT_ASKED_FOR,
     )
 
 
-def _describe_member(member: Member, protocol_name: str | None) -> DescribedGroupMember:
+def describe_member(member: Member, protocol_name: str | None) -> DescribedGroupMember:
+    """The member, with its metadata of the protocol that was chosen, if one was."""
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

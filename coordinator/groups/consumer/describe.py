@@ -128,7 +128,7 @@ def _describe(shard: ConsumerGroups, group_id: str, with_operations: bool) -> Co
     group = shard.groups.get(group_id)
     if group is None:
         return _absent(group_id, is_classic=group_id in shard.classic_groups)
-    described = _present(group, shard)
+    described = describe_group(group, shard)
     if with_operations:
         described.authorized_operations = GROUP_OPERATIONS
     return described
@@ -143,7 +143,8 @@ def _absent(group_id: str, *, is_classic: bool) -> ConsumerGroupDescribeGroup:
     )
 
 
-def _present(group: ConsumerGroup, shard: ConsumerGroups) -> ConsumerGroupDescribeGroup:
+def describe_group(group: ConsumerGroup, shard: ConsumerGroups) -> ConsumerGroupDescribeGroup:
+    """The group as it is now; the members of a large one are described when they are looked at."""
     members = DescribedMembers(_Snapshot(group), shard.topics)
     is_large = len(members) + group.subscriptions.size > MOST_DESCRIBED_AT_ONCE
     return ConsumerGroupDescribeGroup(

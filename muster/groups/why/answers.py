@@ -7,7 +7,7 @@ read or shown here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from coordinator.effects import GroupEvent
@@ -15,12 +15,15 @@ from coordinator.groups.causes import CauseKind
 from coordinator.history.rebalances import ENDS_OF_A_PHASE, UNKNOWN, Rebalance
 from muster.groups.descriptions import CLASSIC, GroupDescription
 from muster.groups.rebalance_views import RebalanceView, rebalance_views
-from muster.groups.why.cases import Case, identity, is_inferred, who
+from muster.groups.why import hold_ups
+from muster.groups.why.cases import Case, identity, is_inferred
 from muster.groups.why.client_texts import meaning
 from muster.groups.why.evidence import alike
+from muster.groups.why.live import LivingGroup, waiting_from
+from muster.groups.why.namesakes import Named, Namesakes, namesakes_of
 from muster.groups.why.rules import rule_of
 from muster.groups.why.waiting import Waiting, waiting_of
-from muster.groups.why.words import local, member_name, name, names, ordinal, span
+from muster.groups.why.words import local, name, names, ordinal, span
 
 OTHERS_MAX = 5
 """The most events within a rebalance, and the most after it, that are explained; the others are counted."""
@@ -60,6 +63,7 @@ class Answer:
     since: tuple[Explanation, ...] = ()
     left_out: int = 0  # Events of `meanwhile` and `since` that are not among them.
     waiting: Waiting | None = None
+    advice: tuple[str, ...] = ()  # About members that hold it up, or did.
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,31 +76,68 @@ class Question:
 
 
 def answer(
-    question: Question, events: Sequence[GroupEvent], group: GroupDescription | None, *, is_whole: bool = True
+    question: Question,
+    events: Sequence[GroupEvent],
+    group: GroupDescription | None,
+    *,
+    is_whole: bool = True,
+    living: LivingGroup | None = None,
 ) -> Answer:
     """The answer, by the group's events in the order in which they happened, and its description if it is there.
 
-    Without `is_whole` older events are missing, so what is counted is the least it can be.
+    Without `is_whole` older events are missing, so what is counted is the least it can be. `living` is what its
+    coordinator says of it, where that is a Muster with HTTP.
     """
     views = [view for view in rebalance_views(events) if not view.first.dropped_count]
     if question.at_ms is not None:
         views = [view for view in views if _began_ms(view) <= question.at_ms]
+    namesakes = _namesakes(views, group)
     position = next((at for at in reversed(range(len(views))) if views[at].is_rebalance), None)
-    is_now = question.at_ms is None
-    after = views if position is None else views[position + 1 :]
-    earlier = [event for view in views[: position or 0] for event in view.events]
+    running: list[GroupEvent] = []
     if position is None:
-        since, left_out = _explained([view.first for view in after], [])
-        live = waiting_of(group, []) if is_now else None
-        return Answer(question.group_id, question.now_ms, since=since, left_out=left_out, waiting=live)
+        since, left_out = _explained([view.first for view in views], [], namesakes)
+        said = Answer(question.group_id, question.now_ms, since=since, left_out=left_out)
+    else:
+        running = [] if views[position].is_over else views[position].events
+        said = _of_rebalance(question, views, position, namesakes, group, is_whole=is_whole)
+    waiting = waiting_of(group, running, namesakes) if question.at_ms is None else None
+    if waiting is not None and living is not None:
+        waiting = waiting_from(living.document, waiting, living.at_ms, namesakes)
+    return replace(said, waiting=waiting, advice=(*said.advice, *hold_ups.while_it_waits(waiting)))
+
+
+def _namesakes(views: Sequence[RebalanceView], group: GroupDescription | None) -> Namesakes:
+    """The members that look alike, by these events and as they are now."""
+    members = () if group is None else group.members
+    now = (
+        Named(each.member_id, each.client_id, each.client_host)
+        for each in members
+        if each.group_instance_id is None
+    )
+    return namesakes_of((event for view in views for event in view.events), now)
+
+
+def _of_rebalance(
+    question: Question,
+    views: Sequence[RebalanceView],
+    position: int,
+    namesakes: Namesakes,
+    group: GroupDescription | None,
+    *,
+    is_whole: bool,
+) -> Answer:
+    """What is said of the rebalance at `position` and of what came after it, but for who is waited for."""
     view = views[position]
     rebalance = view.rebalance
     assert rebalance is not None, "it is a rebalance"
-    case = Case(view.first, earlier, view.events[1:])
+    earlier = [event for each in views[:position] for event in each.events]
+    case = Case(view.first, earlier, view.events[1:], namesakes)
     why = explanation(case) if view.has_begin else None
-    meanwhile, left_out = _explained(list(_of_its_own(view, why)), earlier)
-    since, more = _explained([each.first for each in after], [*earlier, *view.events])
-    is_live = is_now and not view.is_over
+    meanwhile, left_out = _explained(list(_of_its_own(view, why)), earlier, namesakes)
+    after = [each.first for each in views[position + 1 :]]
+    since, more = _explained(after, [*earlier, *view.events], namesakes)
+    as_of_now = group if question.at_ms is None else None
+    repeated = _repetition(views[: position + 1], case, question.now_ms, is_whole=is_whole)
     return Answer(
         question.group_id,
         question.now_ms,
@@ -105,12 +146,12 @@ def answer(
         case.is_of_consumer_group,
         None if case.is_of_consumer_group or not view.has_begin else view.first.generation_id,
         why,
-        tuple(_course(rebalance, case, group if is_now else None, is_over=view.is_over)),
-        _repetition(views[: position + 1], question.now_ms, is_whole=is_whole) if view.has_begin else None,
+        tuple(_course(rebalance, case, as_of_now, is_over=view.is_over)),
+        repeated if view.has_begin else None,
         meanwhile,
         since,
         left_out + more,
-        waiting_of(group, view.events if is_live else []) if is_now else None,
+        advice=tuple(hold_ups.once_it_is_over(rebalance, case)) if view.is_over else (),
     )
 
 
@@ -134,13 +175,13 @@ def explanation(case: Case) -> Explanation:
 
 
 def _explained(
-    events: list[GroupEvent], earlier: Sequence[GroupEvent]
+    events: list[GroupEvent], earlier: Sequence[GroupEvent], namesakes: Namesakes
 ) -> tuple[tuple[Explanation, ...], int]:
     """The first few events in words, each that says something new, and the number of the others."""
     found: list[Explanation] = []
     seen = list(earlier)
     for event in events:
-        found.append(explanation(Case(event, tuple(seen))))
+        found.append(explanation(Case(event, tuple(seen), namesakes=namesakes)))
         seen.append(event)
     return tuple(found[:OTHERS_MAX]), max(len(found) - OTHERS_MAX, 0)
 
@@ -167,7 +208,7 @@ def _course(
 ) -> Iterator[str]:
     """How long it took, who came last, and what members kept meanwhile."""
     if is_over:
-        last = _last(rebalance, is_of_consumer_group=case.is_of_consumer_group)
+        last = _last(rebalance, case)
         yield _spent(rebalance, case) + (f"; {last}" if last else "") + "."
     if rebalance.attempts > 1:
         yield f"It began {rebalance.attempts} times, since the group changed again meanwhile."
@@ -192,13 +233,12 @@ def _spent(rebalance: Rebalance, case: Case) -> str:
     return known + (f"; how long {unknown} took is not known" if unknown else "")
 
 
-def _last(rebalance: Rebalance, *, is_of_consumer_group: bool) -> str | None:
+def _last(rebalance: Rebalance, case: Case) -> str | None:
     if rebalance.last_member_id is None:
         return None
-    client = (rebalance.last_client_id, rebalance.last_client_host)
-    last = member_name(rebalance.last_group_instance_id, *client, rebalance.last_member_id)
+    last = case.namesakes.last_of(rebalance)
     after = "" if rebalance.last_arrival_ms is None else f", after {span(rebalance.last_arrival_ms)}"
-    if not is_of_consumer_group:
+    if not case.is_of_consumer_group:
         return f"{last} came last{after}"
     more = [f"{each}" for each in map(name, rebalance.last_given_up)]
     hidden = rebalance.last_given_up_count - len(more)
@@ -222,12 +262,15 @@ def _kept(group: GroupDescription | None, case: Case) -> Iterator[str]:
         yield f"Its assignor, {group.protocol}, is eager: {give_up}."
 
 
-def _repetition(views: Sequence[RebalanceView], now_ms: int, *, is_whole: bool) -> str | None:
-    """How often the same client has caused the same today, if more than once."""
+def _repetition(views: Sequence[RebalanceView], case: Case, now_ms: int, *, is_whole: bool) -> str | None:
+    """How often the same client has caused the same today, if more than once.
+
+    Where several look like it, that is known of one member alone, which has one id as long as it is there.
+    """
     last = views[-1].first
     mine, day = identity(last), local(last.wall_ms).date()
     same = [
-        view
+        view.first
         for view in views
         if view.is_rebalance
         and view.has_begin
@@ -236,8 +279,10 @@ def _repetition(views: Sequence[RebalanceView], now_ms: int, *, is_whole: bool) 
         and identity(view.first) == mine
         and local(view.first.wall_ms).date() == day
     ]
+    if case.alike_count > 1 or any(case.namesakes.has(each.member_id) for each in same):
+        same = [each for each in same if each.member_id == last.member_id]
     if len(same) < 2:
         return None
     least = "" if is_whole else "at least "
     days = "today" if day == local(now_ms).date() else "that day"
-    return f"This is {least}the {ordinal(len(same))} time {days}" + (f" for {who(last)}." if mine else ".")
+    return f"This is {least}the {ordinal(len(same))} time {days}" + (f" for {case.who}." if mine else ".")

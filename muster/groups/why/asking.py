@@ -6,7 +6,8 @@ Of a store of `muster observe` no cluster is asked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.history.events import TOPIC
@@ -16,8 +17,10 @@ from muster.groups.admin import partitions_of
 from muster.groups.descriptions import DEAD, GroupDescription, describe_members
 from muster.groups.history import NO_HISTORY, GroupHistory, read_history
 from muster.groups.why.answers import Answer, Question, answer
-from muster.groups.why.live import waiting_now
+from muster.groups.why.live import LivingGroup, waiting_from
+from muster.groups.why.waiting import Waiting
 from muster.groups.why.words import name
+from muster.http_api import NoHttp, find_http
 from muster.observe.reading import read_stored_history
 from muster.observe.store import StoreError
 
@@ -45,7 +48,8 @@ async def ask(cluster: Cluster, question: Question, newest: int) -> Answered:
         if said.is_over is not _is_rebalancing(group):
             break
     if said.waiting is not None:
-        said = replace(said, waiting=await waiting_now(cluster, question.group_id, said.waiting))
+        living = await _living(cluster, question.group_id)
+        said = answer(question, found.as_it_happened(), group, is_whole=not found.older, living=living)
     if said.rebalance is None and not said.since and said.waiting is None:
         raise ClusterError(_nothing_known(question, found, group))
     return Answered(said, tuple(_remarks(found)))
@@ -58,10 +62,22 @@ def ask_store(directory: Path, question: Question, newest: int) -> Answered:
     is_whole = stored.has_all and not found.older
     said = answer(question, found.as_it_happened(), None, is_whole=is_whole)
     if said.rebalance is None and not said.since:
-        is_later = any(event.group_id for event in found.events)
-        what = "begins after that time in" if is_later else "is not in"
+        what = "begins after that time in" if found.has_events else "is not in"
         raise StoreError(f"the history of group {name(question.group_id)} {what} {directory}")
     return Answered(said, (*stored.remarks(), *_remarks(found)))
+
+
+async def _living(cluster: Cluster, group_id: str) -> LivingGroup | None:
+    """The group as its coordinator says it over HTTP; None where that says nothing. Raises ClusterError."""
+    api = await find_http(cluster, await cluster.coordinator(group_id))
+    if api is None:
+        return None
+    try:
+        document = await api.get("/api/v1/group", id=group_id)
+        waiting_from(document, Waiting(""), 0)  # It is read once more with all that is known.
+    except (NoHttp, KeyError, TypeError, ValueError):
+        return None
+    return LivingGroup(document, time.time_ns() // 1_000_000)
 
 
 async def _described(cluster: Cluster, group_id: str) -> GroupDescription | None:
@@ -84,7 +100,7 @@ def _without_history(question: Question, group: GroupDescription | None) -> Answ
 
 def _nothing_known(question: Question, found: GroupHistory, group: GroupDescription | None) -> str:
     shown = name(question.group_id)
-    if any(event.group_id for event in found.events):
+    if found.has_events:
         return f"the history of group {shown} begins after that time"
     return f"there is no group {shown}" if group is None else f"the history has no events of group {shown}"
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from coordinator.effects import GroupEvent
-from coordinator.groups.causes import DEPARTURES as KINDS_OF_DEPARTURE
 from coordinator.groups.causes import CauseKind
 from coordinator.history.rebalances import ASSIGNING, RECONCILING, is_whole
 from muster.groups.why.client_texts import Said, meaning
-from muster.groups.why.words import member_name
+from muster.groups.why.kinds import ARRIVALS, DEPARTURES, KINDS
+from muster.groups.why.namesakes import NONE, Namesakes
 
 RECENT_MS: Final = 3_600_000
 """How long a departure is held to have to do with a return, and returns to make a flapping member."""
@@ -26,11 +26,6 @@ FLAPPING_MIN: Final = 3
 """So many times within RECENT_MS a client joins that is called flapping."""
 
 Identity: TypeAlias = tuple[str | None, str | None]
-
-KINDS: Final = {kind.slug: kind for kind in CauseKind}
-DEPARTURES: Final = frozenset(kind.slug for kind in KINDS_OF_DEPARTURE | {CauseKind.MEMBER_GONE})
-"""By these a member is gone, and may come back."""
-ARRIVALS: Final = frozenset((CauseKind.MEMBER_JOINED.slug, CauseKind.STATIC_MEMBER_REPLACED.slug))
 
 
 def identity(event: GroupEvent) -> Identity | None:
@@ -52,6 +47,7 @@ class Case:
     event: GroupEvent
     earlier: Sequence[GroupEvent] = ()
     rest: Sequence[GroupEvent] = ()
+    namesakes: Namesakes = NONE
 
     @property
     def kind(self) -> CauseKind | None:
@@ -75,7 +71,7 @@ class Case:
 
     @property
     def who(self) -> str:
-        return who(self.event)
+        return self.name_of(self.event)
 
     @property
     def joined(self) -> list[GroupEvent]:
@@ -140,7 +136,11 @@ class Case:
                 come.add(client)
             elif event.cause in DEPARTURES and client in come and went[client] == 1:
                 back.append(event)
-        return [who(event) for event in reversed(back)] if len(back) > 1 else []
+        return [self.name_of(event) for event in reversed(back)] if len(back) > 1 else []
+
+    def name_of(self, event: GroupEvent) -> str:
+        """The member behind one of the events, as people know it."""
+        return self.namesakes.of_event(event)
 
     def _with_cause(self, kind: CauseKind) -> list[GroupEvent]:
         return _of((self.event, *self.rest), {kind.slug})
@@ -155,17 +155,6 @@ class Case:
             for event in self.earlier
             if event.wall_ms >= since_ms and event.cause in causes and identity(event) == mine
         ]
-
-
-def who(event: GroupEvent) -> str:
-    """The member behind an event, as people know it."""
-    return member_name(event.group_instance_id, event.client_id, event.client_host, event.member_id)
-
-
-def who_was_last(event: GroupEvent) -> str:
-    """The member that an event says was the last, or was waited for."""
-    client = (event.last_client_id, event.last_client_host)
-    return member_name(event.last_group_instance_id, *client, event.last_member_id)
 
 
 def _of(events: Iterable[GroupEvent], causes: Iterable[str]) -> list[GroupEvent]:

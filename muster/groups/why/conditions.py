@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.groups.causes import CauseKind
+from coordinator.groups.causes import NO_OFFSETS_LEFT, CauseKind
 from muster.groups.why.cases import Case
 from muster.groups.why.client_texts import Said, is_telling
 
@@ -88,3 +88,13 @@ def names_no_member(case: Case) -> bool:
 def is_settled(case: Case) -> bool:
     """Whether the group is in no rebalance after the event."""
     return case.event.to_state in ("Stable", "Empty")
+
+
+def had_no_offsets(case: Case) -> bool:
+    """Whether a group that the sweep removed had nothing committed by then."""
+    return case.event.reason.endswith(NO_OFFSETS_LEFT)
+
+
+def has_particulars(case: Case) -> bool:
+    """Whether the event says more than its cause, as those of former versions may not."""
+    return case.kind is not None and case.event.reason != case.kind.text

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from coordinator.groups.causes import CauseKind
 from coordinator.groups.waited_members import is_silent
-from muster.groups.why.cases import Case, who
+from muster.groups.why.cases import Case
 from muster.groups.why.client_texts import Said, is_telling
-from muster.groups.why.words import clock, name, names, quoted, sentence, span
+from muster.groups.why.words import clock, name, names, poll_interval_is, quoted, sentence, span
 
 Evidence: TypeAlias = Callable[[Case], str | None]
 
@@ -93,9 +93,7 @@ def session_timeout(case: Case) -> str | None:
 def poll_interval(case: Case) -> str | None:
     """The member's max.poll.interval.ms, which clients send as their rebalance timeout."""
     timeout_ms = case.event.rebalance_timeout_ms
-    if timeout_ms is None:
-        return None
-    return f"Its max.poll.interval.ms is {timeout_ms} (what it sends as its rebalance timeout)."
+    return None if timeout_ms is None else poll_interval_is(timeout_ms)
 
 
 def session_setting(case: Case) -> str | None:
@@ -128,7 +126,7 @@ def away(case: Case) -> str:
 
 def together(case: Case) -> str | None:
     """The members that expired in the same rebalance."""
-    others = [who(event) for event in case.expired[1:]]
+    others = [case.name_of(event) for event in case.expired[1:]]
     if not others:
         return None
     return f"{names(others)} expired in the same rebalance: what they share may be the reason (a guess)."
@@ -173,7 +171,7 @@ def alike(case: Case) -> str | None:
 
 def joined(case: Case) -> str | None:
     """The members that joined within the rebalance, where there are several."""
-    every = [who(event) for event in case.joined]
+    every = [case.name_of(event) for event in case.joined]
     return f"Joined within this rebalance: {names(every)}." if len(every) > 1 else None
 
 

@@ -18,7 +18,7 @@ _FIND_CRASH: Final = (
     "look for a crash, a kill, a long pause or a lost network on {who}; if it only pauses, a longer "
     "session.timeout.ms hides it"
 )
-_AS_PLANNED: Final = "none, if that was intended"
+AS_PLANNED: Final = "none, if that was intended"
 STATIC: Final = (
     "give members an own group.instance.id each: a restart within session.timeout.ms is then no rebalance"
 )
@@ -90,7 +90,7 @@ JOINS: Final = (
         "joined_first",
         "{who} joined, the first member of an empty group",
         (ev.said_otherwise,),
-        _AS_PLANNED,
+        AS_PLANNED,
         when.is_alone,
     ),
     Rule(
@@ -98,7 +98,7 @@ JOINS: Final = (
         "joined_started",
         "{who} and others joined an empty group: a deployment was started",
         (ev.joined,),
-        _AS_PLANNED,
+        AS_PLANNED,
         when.was_empty,
         is_guess=True,
     ),
@@ -111,7 +111,7 @@ JOINS: Final = (
         when.several_joined,
         is_guess=True,
     ),
-    Rule(_K.MEMBER_JOINED, "joined", "{who} joined", (ev.said_otherwise,), _AS_PLANNED),
+    Rule(_K.MEMBER_JOINED, "joined", "{who} joined", (ev.said_otherwise,), AS_PLANNED),
 )
 
 DEPARTURES: Final = (
@@ -163,7 +163,7 @@ DEPARTURES: Final = (
         "left_several",
         "{who} and others left: a deployment was scaled in or stopped",
         (ev.said_otherwise, ev.removed),
-        _AS_PLANNED,
+        AS_PLANNED,
         when.several_left,
         is_guess=True,
     ),
@@ -180,7 +180,7 @@ DEPARTURES: Final = (
         "left_unsubscribed",
         "{who} left: its application unsubscribed from all topics",
         (ev.said,),
-        _AS_PLANNED,
+        AS_PLANNED,
         when.said(Said.UNSUBSCRIBED),
     ),
     Rule(

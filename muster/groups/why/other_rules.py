@@ -262,10 +262,27 @@ GROUPS: Final = (
     ),
     Rule(
         _K.OFFSETS_EXPIRED,
-        "offsets_expired",
-        "the group was empty and its offsets have expired, so it is gone",
+        "gone_without_offsets",
+        "the group was empty and had no committed offsets, so it is gone",
         (),
+        "none: an empty group without committed offsets is removed as soon as that is looked at "
+        "(offsets.retention.check.interval.ms)",
+        when.had_no_offsets,
+    ),
+    Rule(
+        _K.OFFSETS_EXPIRED,
+        "offsets_expired",
+        "the group was empty and its last offsets have expired, so it is gone",
+        (ev.particulars,),
         "offsets.retention.minutes says how long an empty group's offsets are kept",
+        when.has_particulars,
+    ),
+    Rule(
+        _K.OFFSETS_EXPIRED,
+        "gone_empty",
+        "the group was empty and had no committed offsets, or they have expired, so it is gone",
+        (),
+        "if it had committed, offsets.retention.minutes says how long an empty group's offsets are kept",
     ),
     Rule(
         _K.GROUP_NOT_STORED,

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from muster.groups.why.answers import Answer, Explanation
+from muster.groups.why.membership_rules import AS_PLANNED
 from muster.groups.why.waiting import sentences
 from muster.groups.why.words import clock, name
 
@@ -63,8 +64,11 @@ def _body(answer: Answer) -> Iterator[str]:
         yield from _beside("No rebalance, but at", each, answer)
     if answer.left_out:
         yield f"{answer.left_out} more events: see `muster groups history`."
-    if why is not None and why.advice:
-        yield f"Advice: {why.advice}."
+    advice = [*answer.advice]
+    if why is not None and why.advice and not (advice and why.advice == AS_PLANNED):
+        advice.append(why.advice)
+    for clause in advice:
+        yield f"Advice: {clause}."
 
 
 def _beside(begin: str, each: Explanation, answer: Answer) -> Iterator[str]:

@@ -8,7 +8,7 @@ answer of the coordinator's own that has this is to fill in the same fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,8 @@ from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
 from coordinator.history.rebalances import ASSIGNING, JOINING, LAST_PHASES, REBALANCING, SYNCING
 from muster.groups.descriptions import CONSUMER, LEFT_FOR_NOW, GroupDescription, MemberDescription
-from muster.groups.why.words import clock, member_name, name, names, span
+from muster.groups.why.namesakes import NONE, Namesakes
+from muster.groups.why.words import clock, member_name, name, names, poll_interval_is, span
 from protocol.topic_partition import TopicPartition
 
 _BY_JOIN_GROUP: Final = frozenset(
@@ -43,6 +44,10 @@ class MissingMember:
     heard_ms: int | None = None  # How long ago its last heartbeat came: the coordinator alone knows.
     says: str | None = None  # What it says by what it sends: likewise.
     ends_in_ms: int | None = None  # Until it is waited for no more, if it has a time of its own: likewise.
+    member_id: str = ""
+    poll_interval_ms: int | None = (
+        None  # Its max.poll.interval.ms, if it heartbeats and does not poll: likewise.
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +63,14 @@ class Waiting:
     not_known: tuple[str, ...] = ()
 
 
-def waiting_of(group: GroupDescription | None, events: list[GroupEvent]) -> Waiting | None:
+def waiting_of(
+    group: GroupDescription | None, events: list[GroupEvent], namesakes: Namesakes = NONE
+) -> Waiting | None:
     """What the group waits for, by its description and the events of the rebalance so far; None if for nothing."""
     if group is None or group.state not in REBALANCING:
         return None
     if group.group_type == CONSUMER:
-        return _of_consumer_group(group, events)
+        return _of_consumer_group(group, events, namesakes)
     phase = _phase(group.state, events)
     arrived = {event.member_id for event in phase if event.cause in _BY_JOIN_GROUP}
     joined = [each for each in group.members if each.member_id in arrived and group.state == JOINING]
@@ -78,8 +85,8 @@ def waiting_of(group: GroupDescription | None, events: list[GroupEvent]) -> Wait
         group.state,
         since_ms,
         until_ms,
-        tuple(sorted(map(_name, joined))),
-        tuple(MissingMember(each) for each in sorted(map(_name, missing))),
+        tuple(sorted(_name(each, namesakes) for each in joined)),
+        _sorted(MissingMember(_name(each, namesakes), member_id=each.member_id) for each in missing),
         False,
         tuple(_not_known_of_classic(group.state, until_ms)),
     )
@@ -107,25 +114,32 @@ def _not_known_of_classic(state: str, until_ms: int | None) -> Iterator[str]:
         yield "until when they are waited for"
 
 
-def _of_consumer_group(group: GroupDescription, events: list[GroupEvent]) -> Waiting:
-    owners = {where: _name(member) for member in group.members for where in member.partitions}
-    waited = [found for member in group.members if (found := _unreconciled(member, group, owners))]
-    missing = tuple(sorted(waited, key=lambda each: each.member))
-    names_of_missing = {each.member for each in missing}
+def _of_consumer_group(group: GroupDescription, events: list[GroupEvent], namesakes: Namesakes) -> Waiting:
+    names_by_id = {member.member_id: _name(member, namesakes) for member in group.members}
+    owners = {where: names_by_id[member.member_id] for member in group.members for where in member.partitions}
+    missing = {
+        member.member_id: found
+        for member in group.members
+        if (found := _unreconciled(member, group, names_by_id[member.member_id], owners))
+    }
     phase = _phase(group.state, events)
     return Waiting(
         group.state,
         phase[0].wall_ms if phase else None,
         None,
-        tuple(sorted({*map(_name, group.members)} - names_of_missing)),
-        missing,
+        tuple(sorted(shown for member_id, shown in names_by_id.items() if member_id not in missing)),
+        _sorted(missing.values()),
         True,
         ("when each was last heard: none has been silent for its whole session",),
     )
 
 
+def _sorted(missing: Iterable[MissingMember]) -> tuple[MissingMember, ...]:
+    return tuple(sorted(missing, key=lambda each: (each.member, each.member_id)))
+
+
 def _unreconciled(
-    member: MemberDescription, group: GroupDescription, owners: Mapping[TopicPartition, str]
+    member: MemberDescription, group: GroupDescription, shown: str, owners: Mapping[TopicPartition, str]
 ) -> MissingMember | None:
     """The member as one that is waited for; None if it has what it is to have."""
     has, target = set(member.partitions), set(member.target_partitions or ())
@@ -137,7 +151,8 @@ def _unreconciled(
         for where in sorted(target - has)
     ]
     gives_up = tuple(_partition(each) for each in sorted(has - target))
-    return MissingMember(_name(member), gives_up, tuple(awaits), member.member_epoch == LEFT_FOR_NOW)
+    is_away = member.member_epoch == LEFT_FOR_NOW
+    return MissingMember(shown, gives_up, tuple(awaits), is_away, member_id=member.member_id)
 
 
 def sentences(waiting: Waiting, now_ms: int) -> Iterator[str]:
@@ -159,6 +174,8 @@ def sentences(waiting: Waiting, now_ms: int) -> Iterator[str]:
     if waiting.is_certain:
         for each in waiting.missing[:NAMED_MAX]:
             yield f"Waited for: {_missing(each)}."
+            if each.poll_interval_ms is not None:
+                yield poll_interval_is(each.poll_interval_ms)
     elif waiting.missing:
         heads = "Waited for" if len(waiting.missing) == 1 else "Waited for, or joined again already"
         yield f"{heads}: {names([_missing(each) for each in waiting.missing])}."
@@ -185,8 +202,10 @@ def _missing(missing: MissingMember) -> str:
     return ", ".join(parts)
 
 
-def _name(member: MemberDescription) -> str:
-    return member_name(member.group_instance_id, member.client_id, member.client_host, member.member_id)
+def _name(member: MemberDescription, namesakes: Namesakes) -> str:
+    client = (member.client_id, member.client_host)
+    shown = member_name(member.group_instance_id, *client, member.member_id)
+    return namesakes.told_apart(shown, member.member_id)
 
 
 def _partition(where: TopicPartition) -> str:

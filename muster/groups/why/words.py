@@ -7,7 +7,11 @@ from datetime import datetime
 from typing import Final
 
 from coordinator.groups.causes import listed
-from muster.spark.report.texts import NAME_MAX_CHARS, REASON_MAX_CHARS, presentable
+from muster.sentences import ID_CHARACTERS_MAX as NAME_MAX_CHARS
+from muster.sentences import visible
+
+REASON_MAX_CHARS: Final = 240
+"""The most characters of a reason that a client gave; the others are counted."""
 
 NAMES_MAX: Final = 5
 """The most members or partitions that one sentence names; it counts the others."""
@@ -18,13 +22,21 @@ _SECOND_MS, _MINUTE_MS, _HOUR_MS = 1_000, 60_000, 3_600_000
 
 def name(text: str) -> str:
     """A name that a client chose, fit for a terminal: no control and no bidi character in it stays one."""
-    return presentable(text, NAME_MAX_CHARS)
+    return _presentable(text, NAME_MAX_CHARS)
 
 
 def quoted(text: str) -> str:
     """What a client said, in quotation marks and fit for a terminal, as the end of a sentence."""
-    shown = presentable(text, REASON_MAX_CHARS)
+    shown = _presentable(text, REASON_MAX_CHARS)
     return f'"{shown}"' if shown.endswith(".") else f'"{shown}".'
+
+
+def _presentable(text: str, max_chars: int) -> str:
+    """`text` with its first characters, and how many it has if there are more; never empty."""
+    if not text:
+        return "(empty)"
+    shown = visible(text[:max_chars])
+    return shown if len(text) <= max_chars else f"{shown}… ({len(text):,} characters)"
 
 
 def member_name(
@@ -36,6 +48,11 @@ def member_name(
     if group_instance_id is not None:
         return name(group_instance_id) + (f" ({client})" if client else "")
     return client or (f"member {name(member_id)}" if member_id else "a member that is not named")
+
+
+def poll_interval_is(timeout_ms: int) -> str:
+    """A member's max.poll.interval.ms, as a sentence after one about it."""
+    return f"Its max.poll.interval.ms is {timeout_ms} (what it sends as its rebalance timeout)."
 
 
 def names(every: Sequence[str]) -> str:
