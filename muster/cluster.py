@@ -19,6 +19,7 @@ from aiokafka.errors import BrokerResponseError, KafkaError, NodeNotReadyError
 from muster.client_properties import DEFAULT_BOOTSTRAP as DEFAULT_BOOTSTRAP
 from muster.client_properties import ClientSettings
 from muster.connection_failures import Failures, bootstrap_sentence, failure_sentence, hear_aiokafka, in_words
+from muster.sentences import shown_id
 from protocol.carried import CarriedRequest, NoCommonVersionError
 from protocol.errors import DecodeError, EncodeError, ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -131,7 +132,7 @@ class Cluster:
         async def ask() -> int:
             request = FindCoordinatorRequest(key=group_id)
             answer: FindCoordinatorResponse = await self.send_to_any(request, max_version=3)
-            check(f"looking for the coordinator of group {group_id}", answer.error_code)
+            check(f"looking for the coordinator of group {shown_id(group_id)}", answer.error_code)
             return answer.node_id
 
         return await retried(ask, self.patience_s)

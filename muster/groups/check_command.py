@@ -27,6 +27,7 @@ from muster.groups.rebalance_views import rebalance_views
 from muster.groups.running import AsJson, each, run
 from muster.groups.selection import Several
 from muster.groups.time_lag import time_lags
+from muster.sentences import shown_id
 from muster.usage import STATUS_FAILED, UsageError
 from protocol.topic_partition import TopicPartition
 
@@ -89,7 +90,7 @@ def check(
             group_ids = await chosen.chosen(cluster, group)
             seen = await observed(cluster, group_ids, limits, window_ms)
         if group and (missing := sorted(set(group_ids) - seen.keys())):
-            raise NoSuchGroupError(f"there is no group {missing[0]}")
+            raise NoSuchGroupError(f"there is no group {shown_id(missing[0])}")
         verdicts = {group_id: findings(found, limits, window_ms) for group_id, found in seen.items()}
         if as_json:
             tables.show_json([_verdict_json(group_id, found) for group_id, found in verdicts.items()])

@@ -18,7 +18,7 @@ from muster.cluster import Cluster
 from muster.connection import Connection
 from muster.groups import history_tables, tables
 from muster.groups.admin import delete_groups, list_groups
-from muster.groups.descriptions import GroupDescription, NoSuchGroupError
+from muster.groups.descriptions import DEAD, GroupDescription, NoSuchGroupError, describe_members
 from muster.groups.history import MAX_EVENTS, GroupHistory, read_history
 from muster.groups.many import describe_groups
 from muster.groups.rebalance_views import rebalance_views
@@ -27,7 +27,8 @@ from muster.groups.selection import ListFilter, Several, names
 from muster.groups.tables import Section, View
 from muster.groups.time_lag import CREATE_TIME, time_lags
 from muster.observe.reading import read_stored_history
-from muster.sentences import counted, remark
+from muster.observe.store import StoreError
+from muster.sentences import counted, remark, shown_id
 from muster.usage import STATUS_FAILED, UsageError
 from protocol.errors import ErrorCode
 
@@ -134,8 +135,8 @@ def describe(
             found = await describe_groups(cluster, chosen)
             for group_id in (each_id for each_id in chosen if each_id not in found):
                 if not several.is_given:
-                    raise NoSuchGroupError(f"there is no group {group_id}")
-                remark(f"group {group_id} is gone meanwhile")
+                    raise NoSuchGroupError(f"there is no group {shown_id(group_id)}")
+                remark(f"group {shown_id(group_id)} is gone meanwhile")
 
             async def viewed(of: GroupDescription) -> tuple[GroupDescription, View]:
                 return of, await shown.view(cluster, of)
@@ -206,10 +207,12 @@ def history(
     async def read() -> GroupHistory:
         if store is None:
             async with connection.connected() as cluster:
-                return await read_history(cluster, group, newest)
+                return await _history_of(cluster, group, newest)
         stored = read_stored_history(store, group, newest)
         for sentence in stored.remarks():
             remark(sentence)
+        if not stored.history.has_events:
+            raise StoreError(f"the history of group {shown_id(group)} is not in {store}")
         return stored.history
 
     async def command() -> int:
@@ -228,6 +231,14 @@ def history(
         return 0
 
     return run(command(), as_json)
+
+
+async def _history_of(cluster: Cluster, group_id: str, newest: int) -> GroupHistory:
+    """The history of the group. Raises ClusterError, also if there is neither that group nor a history of it."""
+    found = await read_history(cluster, group_id, newest)
+    if not found.has_events and (await describe_members(cluster, group_id)).state == DEAD:
+        raise NoSuchGroupError(f"there is no group {shown_id(group_id)}")
+    return found
 
 
 @app.command

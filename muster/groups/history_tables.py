@@ -23,6 +23,7 @@ from coordinator.history.rebalances import (
 from muster.groups.history import GroupHistory
 from muster.groups.rebalance_views import Phases, RebalanceView
 from muster.groups.tables import UNKNOWN, add_row, new_table
+from muster.sentences import shown_id
 
 PHASE_WORDS: Final = {
     JOINING: "joining",
@@ -97,8 +98,8 @@ def remarks(group_id: str, history: GroupHistory) -> Iterator[str]:
         yield f"only the newest {shown:,} of {shown + history.older:,} events are shown: see --newest"
     if dropped := sum(event.dropped_count for event in history.events):
         yield f"{dropped:,} events, of this or other groups, were dropped where the history says so"
-    if not any(event.group_id for event in history.events):
-        yield f"there are no events of group {group_id}"
+    if not history.has_events:
+        yield f"there are no events of group {shown_id(group_id)}"
 
 
 def local_time(wall_ms: int) -> str:

@@ -16,7 +16,7 @@ from muster.connection import Connection
 from muster.groups import tables
 from muster.groups.descriptions import GroupDescription, MemberDescription, describe_group
 from muster.groups.running import AsJson, run
-from muster.sentences import remark
+from muster.sentences import remark, shown_id
 from muster.usage import STATUS_FAILED, UsageError
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -58,7 +58,9 @@ class MemberSelection:
         ]
         for what, name, found in named:
             if not found:
-                raise ClusterError(f"group {group.group_id} has no member of the {what} {name}")
+                raise ClusterError(
+                    f"group {shown_id(group.group_id)} has no member of the {what} {shown_id(name)}"
+                )
         meant = {each.member_id for _, _, found in named for each in found}
         return [each for each in group.members if self.all_members or each.member_id in meant]
 
@@ -104,7 +106,7 @@ async def remove_members(
 
     async def ask() -> dict[str, ErrorCode]:
         answer = await cluster.send(group.coordinator, request)
-        check(f"removing members of group {group.group_id}", answer.error_code)
+        check(f"removing members of group {shown_id(group.group_id)}", answer.error_code)
         return {each.member_id: ErrorCode(each.error_code) for each in answer.members}
 
     return await retried(ask, cluster.patience_s)

@@ -27,7 +27,7 @@ from muster.log.import_online import import_online
 from muster.log.places import LogToolError
 from muster.log.progress import progress
 from muster.log.rows import OffsetRow, read_rows, rows_by_group, write_rows
-from muster.sentences import remark, say
+from muster.sentences import remark, say, shown_id
 from muster.usage import STATUS_FAILED, UsageError
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
@@ -93,7 +93,7 @@ def copy_offsets_command(
             await require_no_members(cluster, target)
             offsets = await committed(cluster, source)
             if not offsets:
-                raise ClusterError(f"group {source} has committed no offset")
+                raise ClusterError(f"group {shown_id(source)} has committed no offset")
             present = await committed(cluster, target)
             chosen = copied(offsets, present, new_topics)
             if execute and chosen:
@@ -150,7 +150,7 @@ def export(
         rows = []
         for group_id, offsets in found.items():
             if group and not offsets:
-                raise NoSuchGroupError(f"group {group_id} has committed no offset")
+                raise NoSuchGroupError(f"group {shown_id(group_id)} has committed no offset")
             rows.append(rows_of(group_id, offsets))
         try:
             count = write_rows(file, (row for of_group in rows for row in of_group))

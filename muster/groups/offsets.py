@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from muster.cluster import TEMPORARY, Cluster, RefusedError, check, retried
 from muster.groups.admin import NO_OFFSET, partitions_of
+from muster.sentences import shown_id
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -58,7 +59,7 @@ async def committed(cluster: Cluster, group_id: str) -> dict[TopicPartition, Com
     async def ask() -> dict[TopicPartition, Committed]:
         request = OffsetFetchRequest(group_id=group_id, topics=None)
         answer = await cluster.send(coordinator, request, max_version=_OFFSET_FETCH_OF_ONE_GROUP)
-        check(f"fetching the offsets of group {group_id}", answer.error_code)
+        check(f"fetching the offsets of group {shown_id(group_id)}", answer.error_code)
         return committed_in(answer.topics)
 
     return await retried(ask, cluster.patience_s)
@@ -106,7 +107,7 @@ async def commit(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartitio
         answer = await cluster.send(coordinator, request, max_version=_TOPICS_BY_NAME)
         outcome = _outcome(answer)
         if temporary := sorted(TEMPORARY.intersection(outcome.values())):
-            raise RefusedError(f"committing offsets of group {group_id}", temporary[0])
+            raise RefusedError(f"committing offsets of group {shown_id(group_id)}", temporary[0])
         return outcome
 
     return await retried(ask, cluster.patience_s)
@@ -137,7 +138,7 @@ async def delete_offsets(
 
     async def ask() -> Outcome:
         answer = await cluster.send(coordinator, request)
-        check(f"deleting offsets of group {group_id}", answer.error_code)
+        check(f"deleting offsets of group {shown_id(group_id)}", answer.error_code)
         return _outcome(answer)
 
     return outcome | await retried(ask, cluster.patience_s)

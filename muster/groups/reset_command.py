@@ -36,7 +36,7 @@ from muster.groups.reset_offsets import (
 from muster.groups.running import AsJson, run
 from muster.groups.selection import Several
 from muster.observe.recent_commits import committed_ago_ms
-from muster.sentences import remark, say
+from muster.sentences import remark, say, shown_id
 from muster.usage import STATUS_FAILED, UsageError
 from protocol.topic_partition import TopicPartition
 
@@ -193,7 +193,7 @@ async def _warnings(cluster: Cluster, groups: Collection[str]) -> dict[str, str]
         ago_ms = await committed_ago_ms(cluster, group_id, time.time_ns() // 1_000_000)
         if ago_ms is not None:
             found[group_id] = (
-                f"group {tables.id_text(group_id)} has committed {spoken(ago_ms)} ago: unless its members have "
+                f"group {shown_id(group_id)} has committed {spoken(ago_ms)} ago: unless its members have "
                 "left since, a consumer that assigns its partitions itself goes on, and commits over what is set"
             )
     return found
@@ -207,7 +207,7 @@ def _planned(target: Target, plan: Plan, group_id: str, groups: int) -> Target:
         raise UsageError("--from-file: its lines name no group, and there are several")
     offsets: dict[TopicPartition, int] = plan.get(None, {}) | plan.get(group_id, {})
     if not offsets:
-        raise UsageError(f"--from-file: it has no line of group {group_id}")
+        raise UsageError(f"--from-file: it has no line of group {shown_id(group_id)}")
     return ToPlanned(offsets)
 
 
@@ -235,7 +235,7 @@ async def _reset(
         except RefusedError as error:  # As where a member has joined meanwhile.
             if len(targets) == 1:
                 raise
-            refused[group_id] = f"group {group_id}: {error}"
+            refused[group_id] = f"group {shown_id(group_id)}: {error}"
             del moves[group_id]
     return moves, refused
 
@@ -253,7 +253,7 @@ def _show(moves: dict[str, list[Move]], refused: dict[str, str], mode: ResetMode
         tables.show(tables.moves_table(moves, names_groups))
     for group_id, planned in moves.items():
         if not planned:
-            remark(f"nothing to move: group {group_id} has committed no offset")
+            remark(f"nothing to move: group {shown_id(group_id)} has committed no offset")
     if any(moves.values()) and not mode.execute:
         remark("nothing was changed: add --execute to commit this")
 

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from muster.cluster import Cluster, ClusterError
 from muster.groups.admin import NO_OFFSET, offsets_at, partitions_of
 from muster.groups.offsets import Move, committed_offsets
+from muster.sentences import shown_id
 from protocol.messages.list_offsets import EARLIEST, LATEST
 from protocol.topic_partition import TopicPartition
 
@@ -148,7 +149,7 @@ def _require_committed(
 ) -> None:
     if lacking := sorted(leaders.keys() - committed.keys()):
         names = ", ".join(f"{where.topic}:{where.partition}" for where in lacking)
-        raise ClusterError(f"group {group_id} has committed no offset to shift: {names}")
+        raise ClusterError(f"group {shown_id(group_id)} has committed no offset to shift: {names}")
 
 
 async def _target_offsets(

@@ -18,13 +18,11 @@ from muster.groups.descriptions import CONSUMER, GroupDescription, MemberDescrip
 from muster.groups.offsets import Move
 from muster.groups.time_lag import TimeLag
 from muster.log.rows import OffsetRow
-from muster.sentences import counted, visible
+from muster.sentences import counted, shown_id, visible
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
 UNKNOWN: Final = "-"
-ID_CHARACTERS_MAX: Final = 120
-"""Longer ids are cut in tables, which they would wreck (Kafka allows 32,767 bytes); JSON has them whole."""
 
 
 def show(renderable: RenderableType) -> None:
@@ -47,10 +45,7 @@ def show_line(line: str) -> None:
 
 def id_text(text: str | None) -> str | None:
     """An id or a name that a client chose as tables and lines have it: fit for a terminal, and cut if too long."""
-    if text is None:
-        return None
-    shown = visible(text)
-    return shown if len(shown) <= ID_CHARACTERS_MAX else f"{shown[: ID_CHARACTERS_MAX - 1]}…"
+    return None if text is None else shown_id(text)
 
 
 def list_table(groups: Iterable[GroupListing]) -> Table:

@@ -19,7 +19,7 @@ from muster.groups import tables
 from muster.groups.running import AsJson, run
 from muster.groups.selection import STATES, names
 from muster.groups.sights import Sight, look
-from muster.sentences import counted, say
+from muster.sentences import counted, say, shown_id
 from muster.usage import STATUS_FAILED, UsageError
 
 DEFAULT_TIMEOUT: Final = "60s"
@@ -93,7 +93,7 @@ def wait(
         elif is_met and watching.seen:
             tables.show_line(f"{tables.id_text(group)} after {spoken(waited_ms)}: {told(watching.seen)}")
         if not is_met:
-            say(f"group {group} is not so after {spoken(waited_ms)}: {watching.told()}", as_json)
+            say(f"group {shown_id(group)} is not so after {spoken(waited_ms)}: {watching.told()}", as_json)
         return 0 if is_met else STATUS_FAILED
 
     return run(command(), as_json)

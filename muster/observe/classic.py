@@ -81,6 +81,10 @@ class Generation:
         return cls(number, leader, protocol, {each[0]: Member(*each) for each in members}, partitions)
 
 
+FIRST_OF_ALL: Final = "inferred, in the first generation"
+"""Of a member that joined an empty group, which has no generation before."""
+
+
 def generation_events(
     group_id: str, before: Generation | None, value: GroupMetadataValue, known_at: int | None, at: At
 ) -> tuple[Generation, list[GroupEvent]]:
@@ -173,7 +177,7 @@ def _changes(before: Generation, now: Generation) -> list[Change]:
     found = difference(before.members.values(), now.members.values())
     changes = found.changes(
         f"inferred, in generation {before.number} and not in {now.number}",
-        f"inferred, not in generation {before.number}",
+        f"inferred, not in generation {before.number}" if before.number else FIRST_OF_ALL,
         Evidence.MEMBERS,
     )
     return changes or _changes_of_the_same(before, now)

@@ -19,8 +19,8 @@ def test_a_first_generation_is_one_rebalance_in_which_its_members_joined() -> No
     assert log.generation(0) == [], "made by a first JoinGroup, which is no change that anybody looks for"
     events = log.generation(1, APP_1, APP_2)
     assert told(events) == [
-        (1, "Empty > CompletingRebalance", "member joined: inferred, not in generation 0"),
-        (1, "CompletingRebalance", "member joined: inferred, not in generation 0"),
+        (1, "Empty > CompletingRebalance", "member joined: inferred, in the first generation"),
+        (1, "CompletingRebalance", "member joined: inferred, in the first generation"),
         (1, "CompletingRebalance > Stable", "leader's assignment stored"),
     ]
     assert evidence(events) == [
@@ -216,7 +216,7 @@ def test_a_tombstone_ends_a_group_and_its_numbers_begin_anew() -> None:
         (2, "Empty > Dead", "group deleted or expired: a tombstone of it")
     ]
     assert len(log.fold) == 0
-    assert told(log.generation(1, APP_2))[0][2] == "member joined: inferred, not in generation 0"
+    assert told(log.generation(1, APP_2))[0][2] == "member joined: inferred, in the first generation"
 
 
 def test_numbers_that_begin_again_show_a_removal_that_was_compacted() -> None:
@@ -227,7 +227,7 @@ def test_numbers_that_begin_again_show_a_removal_that_was_compacted() -> None:
         8, "Stable > Dead", "group deleted or expired: inferred, its generations begin again",
     )  # fmt: skip
     assert evidence(events)[0] == ("group_removed", "numbers_compared")
-    assert told(events)[1][2] == "member joined: inferred, not in generation 0"
+    assert told(events)[1][2] == "member joined: inferred, in the first generation"
 
 
 def test_a_group_of_another_protocol_type_has_its_members_compared_alone() -> None:

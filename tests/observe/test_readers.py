@@ -108,7 +108,7 @@ def test_each_event_is_printed_on_a_line(capsys: pytest.CaptureFixture[str], *, 
     else:
         assert lines[0].endswith(
             "billing generation 1, Empty -> CompletingRebalance: "
-            "member joined: inferred, not in generation 0 (app-1-id of app-1 at 10.0.0.1)"
+            "member joined: inferred, in the first generation (app-1-id of app-1 at 10.0.0.1)"
         )
 
 
