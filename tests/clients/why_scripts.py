@@ -219,10 +219,15 @@ def new_partitions_of_a_consumer_group(group: Group) -> None:
 
 def scaled_out(group: Group) -> None:
     (first,) = members(group, "confluent", 1, session_timeout_ms=60_000)
+    second, third = (
+        group.start("confluent", client_id=f"app-{number}", waits=True, **RANGE) for number in (2, 3)
+    )
+    for each in (second, third):
+        each.wait_for_event("waiting")  # It is not to be advised to poll more often: what follows is short.
     first.pause()  # It holds the join phase open until both others are in.
-    second = group.start("confluent", client_id="app-2", **RANGE)
+    second.go()
     _await_members(group, 2)
-    third = group.start("confluent", client_id="app-3", **RANGE)
+    third.go()
     _await_members(group, 3)
     first.resume()
     group.await_shared(first, second, third)
