@@ -54,7 +54,7 @@ class GroupHistory:
     @property
     def has_events(self) -> bool:
         """Whether there is an event of the group itself."""
-        return any(event.group_id for event in self.events)
+        return any(not event.dropped_count for event in self.events)
 
     def by_time(self) -> list[GroupEvent]:
         """All events, sorted by their time."""

@@ -224,7 +224,7 @@ def test_of_many_unread_records_each_walk_has_some_more_read_until_all_are_known
 
 def test_so_many_times_are_kept_and_no_more() -> None:
     old = Old()
-    old.unread._known = dict.fromkeys(range(KNOWN_MAX), 0)  # type: ignore[arg-type]
+    old.unread._known = cast(Any, dict.fromkeys(range(KNOWN_MAX), 0))
     old.walk(5)
     assert not old.read_offsets
     assert old.walk(5) == [None], "it was not read, and is from here on: what was kept is gone"
@@ -235,8 +235,8 @@ def test_so_many_times_are_kept_and_no_more() -> None:
 def test_a_group_with_many_partitions_is_summed_in_steps_however_many_topics_they_are_of(
     partitions: list[int], is_in_steps: bool
 ) -> None:
-    meter = Old().meter
-    meter.ends_of = lambda topic: ([], [])  # type: ignore[method-assign]  # There is no such topic.
+    meter: Any = Old().meter
+    meter.ends_of = lambda topic: ([], [])  # There is no such topic.
     committed: Any = {str(number): range(count) for number, count in enumerate(partitions)}
     assert (meter.of_group(committed) is None) is is_in_steps
 

@@ -20,6 +20,7 @@ NO_SECRETS: Final = frozenset(
     {
         "token == ACKNOWLEDGEMENT",  # What a client says to a refusal; anybody may know it.
         "octets.tag != OCTET_STRING",
+        "settings.muster_http_token != NO_TOKEN",  # Whether it is the word for none.
     }
 )
 """What has such a name, and is none."""
