@@ -354,24 +354,23 @@ class Answer(Work):
             self.begin()
 
     def on_part(self, part: bytes) -> bool:
-        """Send a part, or keep it while the answer may be sent as a whole; pause if the peer does not read."""
+        """Keep a part, or send it with those before it if they are many bytes; pause if the peer does not read."""
         self._add(part)
         self._waits = self._connection.is_blocked
         return not self._waits
 
     def _add(self, part: bytes) -> None:
-        if self._is_begun:
-            self._send_data(part)
-            return
         self._parts.append(part)
         self._size += len(part)
         if self._size > WHOLE_BYTES:
-            self._send_head(None)
+            self._send_parts(None)
 
-    def _send_head(self, length: int | None) -> None:
-        self._is_begun = True
-        self._connection.send(response(200, self._media_type, length, self._closing()))
-        parts, self._parts = self._parts, []
+    def _send_parts(self, length: int | None) -> None:
+        """Send what is kept, as one part; `length` is that of the answer, if it is known."""
+        if not self._is_begun:
+            self._is_begun = True
+            self._connection.send(response(200, self._media_type, length, self._closing()))
+        parts, self._parts, self._size = self._parts, [], 0
         self._send_data(b"".join(parts))
 
     def _send_data(self, data: bytes) -> None:
@@ -382,8 +381,7 @@ class Answer(Work):
         """Send the end; a value that the handler returned is the whole of its answer."""
         if value is not None:
             self._add(encoded(value))
-        if not self._is_begun:
-            self._send_head(self._size)
+        self._send_parts(self._size)
         self._connection.send(h11.EndOfMessage())
         self._connection.on_answered()
 

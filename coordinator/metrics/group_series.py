@@ -6,6 +6,7 @@ Members, generation and state are read of the living groups. Series of partition
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import is_
 from typing import Final, NamedTuple
 
 from coordinator.groups.classic.group import Group
@@ -56,12 +57,27 @@ class Shown(NamedTuple):
     lines: dict[str, str]
 
 
+class Block(NamedTuple):
+    """Groups that stand together, and their lines by metric, as far as they were asked for."""
+
+    rows: list[Shown]
+    texts: dict[str, str]
+
+    def lines(self, name: str) -> str:
+        """The lines of one metric."""
+        text = self.texts.get(name)
+        if text is None:
+            text = self.texts[name] = "".join([each.lines[name] for each in self.rows])
+        return text
+
+
 class GroupSeries:
     """Makes the lines."""
 
     def __init__(self, runtime: Runtime, topics: Topics, counts: RebalanceCounts, walk: GroupWalk) -> None:
         self._runtime, self._topics, self._counts, self._walk = runtime, topics, counts, walk
         self._made: dict[str, Shown] = {}
+        self._blocks: list[Block] = []
 
     def rows(self) -> Iterator[Shown | None]:
         """Yield the groups with series of their own as they are now, and None where there was work.
@@ -134,15 +150,26 @@ class GroupSeries:
 
     def lines(self, rows: Sequence[Shown]) -> Iterator[str]:
         """Yield the head of each metric, and its lines."""
+        blocks = self._blocks_of(rows)
         for name in GROUPS:
             yield GROUPS[name].head
-            for start in range(0, len(rows), ROWS_AT_ONCE):
-                some = rows[start : start + ROWS_AT_ONCE]
+            for block in blocks:
                 if name == COMMITS:
-                    yield "".join([self._commits_line(each.row) for each in some])
+                    yield "".join([self._commits_line(each.row) for each in block.rows])
                 else:
-                    yield "".join([each.lines[name] for each in some])
+                    yield block.lines(name)
             yield "".join(self._lines_of_others(name))
+
+    def _blocks_of(self, rows: Sequence[Shown]) -> list[Block]:
+        """The groups by ROWS_AT_ONCE; of those that are all as they were the lines are there already."""
+        blocks = []
+        for number_of, start in enumerate(range(0, len(rows), ROWS_AT_ONCE)):
+            some = [*rows[start : start + ROWS_AT_ONCE]]
+            kept = self._blocks[number_of] if number_of < len(self._blocks) else None
+            is_same = kept is not None and len(kept.rows) == len(some) and all(map(is_, kept.rows, some))
+            blocks.append(kept if kept is not None and is_same else Block(some, {}))
+        self._blocks = blocks
+        return blocks
 
     def _commits_line(self, row: Row) -> str:
         return f"{COMMITS}{{{row.label}}} {self.commits_of(row.group_id)}\n"

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final, Literal
 
 from storage.latencies import Latencies
 
 Type = Literal["counter", "gauge", "histogram"]
-Labels = Sequence[tuple[str, str]]
+Labels = tuple[tuple[str, str], ...]
 
 MAX_LABEL_CHARS: Final = 256
 """A group id may have 32 KB, and is in some 20 lines: a longer value is cut, and ends in a hash of all of it."""
+
+LABELS_KEPT: Final = 2048
+"""Label texts that are kept: those of the daemon are some hundred, the same at each scrape."""
 
 _HASH_CHARS: Final = 32
 """128 bits: with half as many, somebody who wants two ids with one label finds them in an hour."""
@@ -46,6 +50,7 @@ def label_value(text: str, reserved: str | None = None) -> str:
     return text
 
 
+@lru_cache(LABELS_KEPT)
 def labels_text(labels: Labels) -> str:
     """The labels with their braces; nothing if there are none."""
     if not labels:

@@ -277,6 +277,18 @@ def test_a_peer_that_reads_again_gets_all_of_it() -> None:
     assert not transport.is_aborted
 
 
+def test_a_long_answer_is_sent_in_few_chunks_and_whole() -> None:
+    handle, _ = long(7)
+    host = Host(handle)
+    connection, transport = host.connect()
+    connection.data_received(GET)
+    host.loop.turn_until_idle()
+    ((_, body, _),) = answers(transport.written)
+    assert len(body) == 7 * (16 << 10)
+    assert [transport.written.count(f"\r\n{parts * (16 << 10):x}\r\n".encode()) for parts in (5, 2)] == [1, 1]
+    assert connection.is_idle
+
+
 def test_a_handler_that_fails_is_answered_with_500_and_the_connection_goes_on() -> None:
     def fail(_: Request) -> tuple[Steps, str]:
         def steps() -> Steps:

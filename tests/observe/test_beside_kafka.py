@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from typing import IO, Any
 
 import pytest
 from aiokafka.conn import AIOKafkaConnection
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from coordinator.effects import GroupEvent
@@ -61,6 +62,8 @@ JOIN_VERSION, SYNC_VERSION, LEAVE_VERSION = (
     3,
 )  # A first JoinGroup is answered with a generation up to version 3.
 BEAT_VERSION = 3
+LEADERLESS = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+"""What a partition answers that was made a moment ago."""
 READS = {1: "Fetch", 2: "ListOffsets", 3: "Metadata", 18: "ApiVersions"}
 
 Generations = dict[int, set[str]]
@@ -346,8 +349,24 @@ def ends(bootstrap: str) -> Mapping[str, int]:
         for name, topic in admin.list_topics(timeout=20).topics.items()
         for number in topic.partitions
     }
-    found = admin.list_offsets(asked) if asked else {}
-    return {f"{where.topic}-{where.partition}": done.result(20).offset for where, done in found.items()}
+    return {f"{where.topic}-{where.partition}": offset for where, offset in all_offsets(admin, asked).items()}
+
+
+def all_offsets(admin: AdminClient, asked: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
+    """What each partition answers; one whose leader has not taken it over yet is asked again, for 20 s."""
+    offsets: dict[TopicPartition, int] = {}
+    deadline = time.monotonic() + 20
+    while left := {where: spec for where, spec in asked.items() if where not in offsets}:
+        for where, done in admin.list_offsets(left).items():
+            try:
+                offsets[where] = done.result(20).offset
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code not in LEADERLESS or time.monotonic() > deadline:
+                    raise
+        if len(offsets) < len(asked):
+            time.sleep(0.1)
+    return offsets
 
 
 def logs(broker: KafkaBroker) -> Mapping[Path, str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.wire import WireClient
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -55,3 +56,22 @@ def produce(client: WireClient, partition: int = 0, value: bytes = b"v") -> int:
     """The error."""
     request = produce_request(batch(value), TOPIC, partition)
     return int(client.ask(request, 9).responses[0].partition_responses[0].error_code)
+
+
+def is_served(bootstrap: str) -> bool:
+    """Whether one connection more gets an answer."""
+    client = one_more(bootstrap)
+    if client is not None:
+        client.close()
+    return client is not None
+
+
+def one_more(bootstrap: str) -> WireClient | None:
+    """A client that is served, and stays; None if it was closed on."""
+    client = WireClient(bootstrap)
+    try:
+        assert client.ask(DescribeClusterRequest(), 0).brokers
+    except ConnectionError:
+        client.close()
+        return None
+    return client

@@ -15,6 +15,7 @@ from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest
+from tests.server.asking import one_more
 
 HELLO = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
 
@@ -87,17 +88,7 @@ def test_connections_over_the_maximum_are_closed_and_the_others_stay(tmp_path: P
         for client in clients:
             assert client.ask(HELLO, 3).error_code == 0
         clients.pop().close()
-        with wait_until(lambda: one_more(daemon), "a place is free again", 10):
+        with wait_until(lambda: one_more(daemon.bootstrap), "a place is free again", 10):
             pass
         for client in clients:
             client.close()
-
-
-def one_more(daemon: MusterDaemon) -> WireClient | None:
-    client = WireClient(daemon.bootstrap)
-    try:
-        client.ask(HELLO, 3)
-    except ConnectionError:
-        client.close()
-        return None
-    return client

@@ -26,6 +26,7 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 from tests.security.tls.certificates import PASSWORD, authority_pem, client_context, encrypted, issued
+from tests.server.asking import is_served, one_more
 
 BROKER, NODE, ALL = 4, "1", ""
 SET, DELETE = 0, 1
@@ -112,24 +113,6 @@ class Running(MusterDaemon):
             (each.value, each.is_sensitive, [(same.name, same.value, same.source) for same in each.synonyms])
             for each in answer.configs
         ]
-
-
-def is_served(bootstrap: str) -> bool:
-    client = one_more(bootstrap)
-    if client is not None:
-        client.close()
-    return client is not None
-
-
-def one_more(bootstrap: str) -> WireClient | None:
-    """A client that is served, and stays; None if it was closed on."""
-    client = WireClient(bootstrap)
-    try:
-        assert client.ask(DescribeClusterRequest(), 0).brokers
-    except ConnectionError:
-        client.close()
-        return None
-    return client
 
 
 @pytest.fixture(scope="module")

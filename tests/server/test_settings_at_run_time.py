@@ -19,7 +19,6 @@ from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterableConfig as Operation
 from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -27,6 +26,7 @@ from protocol.messages.incremental_alter_configs import (
 )
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.server.asking import is_served, one_more
 from tests.server.joining import joining
 from tests.topics.requests import produce_request
 from tests.topics.world import batch
@@ -49,25 +49,6 @@ def change(client: WireClient, name: str, value: str | None, scope: str = "") ->
     resource = IncrementalAlterConfigsResource(resource_type=BROKER, resource_name=scope, configs=[operation])
     (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
     assert answer.error_code == ErrorCode.NONE, answer.error_message
-
-
-def is_served(bootstrap: str) -> bool:
-    """Whether one connection more gets an answer."""
-    client = one_more(bootstrap)
-    if client is not None:
-        client.close()
-    return client is not None
-
-
-def one_more(bootstrap: str) -> WireClient | None:
-    """A client that is served, and stays; None if it was closed on."""
-    client = WireClient(bootstrap)
-    try:
-        assert client.ask(DescribeClusterRequest(), 0).brokers
-    except ConnectionError:
-        client.close()
-        return None
-    return client
 
 
 def test_a_level_of_a_feature_is_shown_at_once_and_after_a_kill(daemon: MusterDaemon) -> None:
