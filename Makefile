@@ -188,10 +188,10 @@ mutants: $(VENV)/.dev
 mutants-rotation: $(VENV)/.dev
 	$(BIN)/python -m tests.mutations --rotate $(if $(BASE),--base $(BASE))
 
-# The same rounds, two hundred of them: an hour and a half.
+# The same rounds before three brokers, whose leaders move, with data through the nodes: two hundred take an hour or more.
 soak-backing: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
-	$(BIN)/python -m tests.backing.rounds --rounds $(ROUNDS)
+	$(BIN)/python -m tests.backing.rounds --rounds $(ROUNDS) --brokers 3 --gateway
 
 # Commits against compaction on small segments, with kills: half an hour.
 soak-log: $(VENV)/.dev

@@ -46,6 +46,11 @@ rootLogger.appenderRef.out.ref = out
 """
 
 
+def new_cluster_id() -> str:
+    """One without a hyphen in front, as 1 in 64 has: the tool that formats storage takes that for an option."""
+    return "M" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+
+
 class KafkaBroker(ServerProcess):
     """Apache Kafka 4.3.1 with `config` (Kafka's own names) over the defaults of `SMALL`.
 
@@ -68,7 +73,8 @@ class KafkaBroker(ServerProcess):
     ) -> None:
         super().__init__(data_dir, listeners)
         self.config = {**SMALL, **(config or {})}
-        self._controller_port = free_port()
+        self.controller_port = free_port()
+        self.cluster_id = new_cluster_id()
         self._plugins = plugins
         self._jvm = [f"-Xmx{heap}", f"-Xms{heap}", *self.manners, *jvm_options]
 
@@ -83,10 +89,10 @@ class KafkaBroker(ServerProcess):
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@{HOST}:{self._controller_port}",
+            "controller.quorum.voters": f"1@{HOST}:{self.controller_port}",
             "controller.listener.names": "CONTROLLER",
             **served,
-            "listeners": f"{served['listeners']},CONTROLLER://{HOST}:{self._controller_port}",
+            "listeners": f"{served['listeners']},CONTROLLER://{HOST}:{self.controller_port}",
             "log.dirs": str(self.log_dir),
             **self.config,
         }
@@ -100,13 +106,11 @@ class KafkaBroker(ServerProcess):
             self._format()
 
     def _format(self) -> None:
-        # The "M" in front: the tool takes an id that begins with a hyphen, as one in 64 would, for an option.
-        cluster_id = "M" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
         command = self._java(
             "kafka.tools.StorageTool",
             "format",
             "-t",
-            cluster_id,
+            self.cluster_id,
             "-c",
             str(self._properties_file),
             options=[*java_tools.SHORT_LIVED],

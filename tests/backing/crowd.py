@@ -83,6 +83,10 @@ class Record:
     commits: int = 0
     reads: int = 0
     beats: int = 0
+    produced: int = 0
+    """Records of the data topic that were acknowledged: all numbers below this."""
+    consumed: int = 0
+    """And those that were read."""
     problems: list[str] = field(default_factory=list)
 
 

@@ -1,9 +1,12 @@
 """Three nodes on one Kafka, under clients that never stop: what is killed, stopped and cut, and what it cost.
 
-    python -m tests.backing.rounds --rounds 4
+    python -m tests.backing.rounds --rounds 5
+    python -m tests.backing.rounds --rounds 200 --brokers 3 --gateway
 
 Each round does one thing to a node or to Kafka and waits until all groups are served again. At no moment may an
 acknowledged commit be lost, a read go back, or a member that beats be expired. Exits with 1, and says why, if so.
+With three brokers, leaders move as well; through gateways records are written and read all the while, and each
+that was acknowledged is read once, in its order.
 """
 
 from __future__ import annotations
@@ -14,16 +17,18 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.daemon import MusterDaemon
-from harness.kafka_broker import KafkaBroker
+from harness.kafka_cluster import ClusterBroker, KafkaCluster
 from harness.observer import Observer
 from harness.processes import HOST, wait_until
 from harness.relay import Relay
 from tests.backing.crowd import Client, Committer, Members, Reader, Record
+from tests.backing.data_crowd import DATA_TOPIC, DataClient, DataProducer, DataReader
 from tests.backing.node_processes import node
 
 NODES = (1, 2, 3)
@@ -40,54 +45,77 @@ STANDSTILL_S = (2.0, 14.0)
 """Shorter and longer than a node's session with the group of nodes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the nodes have behind them and are for clients."""
+
+    brokers: int
+    is_gateway: bool
+
+
+def _way(broker: ClusterBroker, node_number: int) -> Relay:
+    return Relay(int(broker.bootstrap_of(f"NODE{node_number}").rpartition(":")[2]))
+
+
 class Rounds:
     """Kafka, the nodes and their clients."""
 
-    def __init__(self, folder: Path, chance: random.Random, running: ExitStack) -> None:
+    def __init__(self, folder: Path, chance: random.Random, running: ExitStack, shape: Shape) -> None:
         self.chance = chance
+        self.shape = shape
         self.record = Record()
         self.figures: dict[str, list[float]] = defaultdict(list)
-        self.kafka = KafkaBroker(
-            folder / "kafka", listeners={f"NODE{number}": "PLAINTEXT" for number in NODES}
-        )
-        ports = {number: int(self.kafka.bootstrap_of(f"NODE{number}").rpartition(":")[2]) for number in NODES}
-        self.relays = {number: running.enter_context(Relay(port)) for number, port in ports.items()}
-        advertised = [f"NODE{number}://{relay.bootstrap}" for number, relay in self.relays.items()]
-        self.kafka.config["advertised.listeners"] = ",".join(
-            [f"PLAINTEXT://{HOST}:{self.kafka.port}", *advertised]
-        )
+        listeners = {f"NODE{number}": "PLAINTEXT" for number in NODES}
+        self.kafka = KafkaCluster(folder, shape.brokers, listeners)
+        self.relays = {
+            number: [running.enter_context(_way(broker, number)) for broker in self.kafka.brokers.values()]
+            for number in NODES
+        }
+        for index, broker in enumerate(self.kafka.brokers.values()):
+            ways = [f"NODE{number}://{relays[index].bootstrap}" for number, relays in self.relays.items()]
+            own = f"PLAINTEXT://{HOST}:{broker.port}"
+            broker.config["advertised.listeners"] = ",".join([own, *ways])
         running.enter_context(self.kafka)
         observer = Observer(self.kafka.bootstrap)
-        observer.create_named_topic("orders", 1)
+        for topic in ("orders", DATA_TOPIC):
+            observer.create_named_topic(topic, 1)
         self.nodes = {number: running.enter_context(self._new_node(folder, number)) for number in NODES}
         self.clients = self._new_clients()
 
     def _new_node(self, folder: Path, number: int) -> MusterDaemon:
         settings = {"offsets.topic.num.partitions": str(SHARDS)}
-        return node(folder, self.relays[number].bootstrap, TOPIC, number, settings)
+        if self.shape.is_gateway:
+            settings["muster.clients"] = "gateway"
+        bootstrap = ",".join(relay.bootstrap for relay in self.relays[number])
+        return node(folder, bootstrap, TOPIC, number, settings)
 
-    def _new_clients(self) -> list[Client]:
+    def _new_clients(self) -> list[Client | DataClient]:
         places = [each.bootstrap for each in self.nodes.values()]
         groups = [f"group-{number}" for number in range(GROUPS)]
-        clients: list[Client] = [
+        clients: list[Client | DataClient] = [
             Committer(places, self.record, groups[first::COMMITTERS]) for first in range(COMMITTERS)
         ]
         clients += [Reader(places, self.record, groups) for _ in range(READERS)]
         members = Members(places, self.record, [f"member-{number}" for number in range(MEMBERS)])
         members.become_stable()
-        return [*clients, members]
+        clients.append(members)
+        if self.shape.is_gateway:
+            clients += [DataProducer(places, self.record), DataReader(places, self.record)]
+        return clients
 
     def play(self, rounds: int) -> None:
         for client in self.clients:
             client.start()
         self._wait_until_served(time.monotonic())
-        steps: Sequence[Callable[[], float]] = (
+        steps: list[Callable[[], float]] = [
             self.kill,
             self.stand_still,
             self.cut_off,
             self.kill_kafka,
             self.stop,
-        )
+        ]
+        if self.shape.brokers > 1:
+            steps.append(self.move_leaders)
         for number in range(rounds):
             step = steps[number % len(steps)]
             print(f"round {number + 1}: {step.__name__}", flush=True)
@@ -97,8 +125,19 @@ class Rounds:
             self._end_round()
         for client in self.clients:
             client.is_over.set()
-        for client in self.clients:
             client.join(SERVED_S)
+            if isinstance(client, DataProducer):
+                self._wait_until_read()
+        self._check()
+
+    def _wait_until_read(self) -> None:
+        """Wait until all that was acknowledged has been read."""
+
+        def all_read() -> bool:
+            self._check()
+            return self.record.consumed == self.record.produced
+
+        wait_until(all_read, "all records are read", SERVED_S)
 
     # What is done. Each returns since when all groups are to be served again.
 
@@ -130,17 +169,35 @@ class Rounds:
 
     def cut_off(self) -> float:
         """A node hears nothing of Kafka, while clients reach it."""
-        relay = self.relays[self.chance.choice(NODES)]
-        relay.cut()
+        relays = self.relays[self.chance.choice(NODES)]
+        for relay in relays:
+            relay.cut()
         time.sleep(self.chance.uniform(*STANDSTILL_S))
-        relay.mend()
+        for relay in relays:
+            relay.mend()
         return time.monotonic()
 
     def kill_kafka(self) -> float:
-        """The broker dies and is started again."""
-        self.kafka.kill()
-        self.kafka.start()
+        """A broker dies and is started again, after the others have taken over if there are any."""
+        broker = self._any_broker()
+        broker.kill()
+        if self.shape.brokers > 1:
+            took_s = self._wait_until_served(time.monotonic())
+            self.figures["kill_kafka, until others lead"].append(took_s)
+        broker.start()
         return time.monotonic()
+
+    def move_leaders(self) -> float:
+        """A broker hands over what it leads, goes, and has it again some seconds after it is back."""
+        broker = self._any_broker()
+        began_s = time.monotonic()
+        broker.terminate()
+        self.figures["move_leaders, until others lead"].append(self._wait_until_served(began_s))
+        broker.start()
+        return time.monotonic()
+
+    def _any_broker(self) -> ClusterBroker:
+        return self.kafka.brokers[self.chance.choice([*self.kafka.brokers])]
 
     def _any_node(self) -> MusterDaemon:
         return self.nodes[self.chance.choice(NODES)]
@@ -174,6 +231,8 @@ class Rounds:
         lines = [
             f"{record.commits:,} commits acknowledged, {record.reads:,} reads, {record.beats:,} heartbeats"
         ]
+        if self.shape.is_gateway:
+            lines.append(f"{record.produced:,} records acknowledged, {record.consumed:,} read")
         for name, seconds in self.figures.items():
             shown = ", ".join(f"{each:.1f}" for each in sorted(seconds))
             lines.append(f"{name}: all {GROUPS:,} groups served after {shown} s")
@@ -184,10 +243,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--brokers", type=int, default=1, help="of the Kafka: 1, or 3 and so replicas")
+    parser.add_argument(
+        "--gateway", action="store_true", help="the nodes are gateways, with data through them"
+    )
     arguments = parser.parse_args()
+    shape = Shape(arguments.brokers, arguments.gateway)
     print(f"seed {arguments.seed}")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
-        rounds = Rounds(Path(folder), random.Random(arguments.seed), running)
+        rounds = Rounds(Path(folder), random.Random(arguments.seed), running, shape)
         try:
             rounds.play(arguments.rounds)
         except (AssertionError, TimeoutError) as error:
