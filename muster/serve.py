@@ -142,7 +142,7 @@ def _log_ignored_settings(loaded: LoadedSettings) -> None:
 
 def _run(settings: Settings, backing: ClientSettings | None, started_s: float) -> int:
     # After the settings: a mistake in them is reported sooner.
-    from coordinator.daemon.daemon import StartupError
+    from coordinator.daemon.startup import StartupError
 
     loop_factory = _loop_factory()
     _begin_to_collect()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from coordinator.daemon.startup import LAST_ANSWERS_S, READER_THREADS, StartupError, serve_http
 from coordinator.data.broker import Broker
 from coordinator.data.fetch_sessions import FetchSessions
 from coordinator.data.markers import Markers
@@ -90,19 +91,12 @@ from storage.journal.threads import JournalThreads
 if TYPE_CHECKING:
     from coordinator.http.explained import Explain
     from coordinator.http.server import HttpServer
+    from coordinator.http.sources import Sources
 
 log = structlog.get_logger("muster.daemon")
 
-READER_THREADS = 2
-"""Threads for reads that wait for the disk, such as fetches of data that is not in the page cache."""
 CLOSING_THREADS = 8
 """Threads that close logs at a stop: each waits for the syncs of one, of which a disk takes several at once."""
-LAST_ANSWERS_S = 1.0
-"""Longest time for which a stop waits for clients to read their last answers; most do at once."""
-
-
-class StartupError(Exception):
-    """Raised if the daemon cannot start; the text is one sentence for the person who started it."""
 
 
 async def serve(
@@ -374,19 +368,24 @@ class Daemon:
         self._cleaner.start()
 
     async def serve_http(self, explain: Explain | None = None) -> None:
-        """Serve HTTP if it has listeners; what it needs is imported only then. Raises StartupError."""
-        if not self._settings.muster_http_listeners:
-            return
-        from coordinator.http.start import Data, HttpBindError, Sources, serve_http
+        """Serve HTTP if it has listeners. Raises StartupError."""
+        self._http = await serve_http(self._settings, self._turn, partial(self._sources, explain))
+
+    def _sources(self, explain: Explain | None) -> Sources:
+        from coordinator.http.sources import Data, Sources
 
         assert self._history is not None, "it is opened before clients are served"
-        parts = (self._settings, self.runtime, self.server, self.metrics, self._history.history)
-        others = (self._readers, self.registry.topic_name, explain)
-        data = Data(self.broker, self._history.partition)
-        try:
-            self._http = await serve_http(Sources(*parts, *others, data), self._turn)
-        except HttpBindError as error:
-            raise StartupError(str(error)) from error
+        return Sources(
+            self._settings,
+            self.runtime,
+            self.server,
+            self.metrics,
+            self._history.history,
+            self._readers,
+            self.registry.topic_name,
+            explain,
+            Data(self.broker, self._history.partition),
+        )
 
     def _open_history(self) -> HistoryWriter[Partition]:
         settings = self._settings

@@ -31,13 +31,13 @@ from coordinator.backing.ownership import OwnershipTiming
 from coordinator.backing.shards.backed_log import BackedLog, Room
 from coordinator.backing.shards.backed_shard import BackedFlusher, BackedShard
 from coordinator.backing.states import FOLLOWING
-from coordinator.daemon.daemon import LAST_ANSWERS_S, READER_THREADS, StartupError
 from coordinator.daemon.gateway import Behind, Gateway, look_behind, refuse_as_gateway
 from coordinator.daemon.node_apis import NodeApis
 from coordinator.daemon.node_backing import Backing, BackingClient
 from coordinator.daemon.node_refusals import refuse_what_is_not_there
 from coordinator.daemon.node_status import NodeStatus, NoTopics
 from coordinator.daemon.routing import Routing
+from coordinator.daemon.startup import LAST_ANSWERS_S, READER_THREADS, StartupError, serve_http
 from coordinator.effects import HistoryRow
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.history.events import History
@@ -75,6 +75,7 @@ from storage.log.durable_log import DurableLog
 if TYPE_CHECKING:
     from coordinator.http.explained import Explain
     from coordinator.http.server import HttpServer
+    from coordinator.http.sources import Sources
 
 log = structlog.get_logger("muster.node")
 
@@ -217,8 +218,14 @@ class Node:
         self.turn_watch = TurnWatch(self._settings.muster_turn_log_ms, self._turn.begin)
         self._appends = Latencies()
         self.status = NodeStatus(self.node_id, lambda: self._drivers, boot_ms)
-        loop = (self.runtime, self._clock, self.turn_watch)
-        parts = Parts(*loop, {"kafka": self._appends}, lambda: self.server, lambda: history)
+        parts = Parts(
+            self.runtime,
+            self._clock,
+            self.turn_watch,
+            {"kafka": self._appends},
+            lambda: self.server,
+            lambda: history,
+        )
         self.metrics = Metrics(self._settings, parts, NoTopics(), self._readers)
         self.metrics.more = self.status.lines
         on_event = self.metrics.rebalances.add
@@ -313,24 +320,23 @@ class Node:
         return backing_log
 
     async def serve_http(self, explain: Explain | None = None) -> None:
-        """Serve HTTP if it has listeners; what it needs is imported only then. Raises StartupError."""
-        if not self._settings.muster_http_listeners:
-            return
-        from coordinator.http.start import HttpBindError, Sources, serve_http
+        """Serve HTTP if it has listeners. Raises StartupError."""
+        self._http = await serve_http(self._settings, self._turn, partial(self._sources, explain))
 
-        parts = (
+    def _sources(self, explain: Explain | None) -> Sources:
+        from coordinator.http.sources import Sources
+
+        return Sources(
             self._settings,
             self.runtime,
             self.server,
             self.metrics,
             self._history.history,
             self._readers,
+            self.topics.topic_name,
+            explain,
+            nodes=self.status,
         )
-        try:
-            sources = Sources(*parts, self.topics.topic_name, explain, nodes=self.status)
-            self._http = await serve_http(sources, self._turn)
-        except HttpBindError as error:
-            raise StartupError(str(error)) from error
 
     def _join(self, nodes: Nodes) -> None:
         client = self._client
@@ -348,8 +354,8 @@ class Node:
 
     def _owners(self) -> dict[int, int]:
         """The ids of the nodes that own shards, by partition."""
-        owners = {partition: driver.owner for partition, driver in self._drivers.items()}
-        return {partition: owner.node_id for partition, owner in owners.items() if owner is not None}
+        owners = {partition: driver.owner_id for partition, driver in self._drivers.items()}
+        return {partition: owner for partition, owner in owners.items() if owner is not None}
 
     def _on_state(self, partition: int) -> None:
         self.status.on_state(partition)

@@ -54,33 +54,25 @@ class NodeStatus:
 
     def lines(self) -> Iterator[str]:
         """Yield the head of each metric of nodes, and its lines."""
-        drivers = self._drivers()
+        states: Counter[OwnershipState] = Counter()
+        claims: Counter[str] = Counter()
+        ends_ms: list[int] = []
+        foreign = 0
+        for driver in self._drivers().values():
+            ownership = driver.ownership
+            states[ownership.state] += 1
+            claims[NO_NODE if driver.owner_id is None else str(driver.owner_id)] += 1
+            foreign += driver.foreign_batches
+            if ownership.state is ACTIVE:
+                ends_ms.append(ownership.lease.ends_at_ms)
         yield _one("muster_nodes", 0 if self.table is None else len(self.table.nodes))
-        states = Counter(driver.ownership.state for driver in drivers.values())
         yield _labelled("muster_node_shards", {each.name.lower(): states[each] for each in OwnershipState})
-        yield _labelled("muster_node_claims", self._claims())
-        lease_ms = self._least_lease_ms()
+        yield _labelled("muster_node_claims", dict(sorted(claims.items())))
         yield NODES["muster_node_lease_seconds"].head
-        if lease_ms is not None:
-            yield sample("muster_node_lease_seconds", (), lease_ms / 1000)
+        if ends_ms:
+            yield sample("muster_node_lease_seconds", (), (min(ends_ms) - self._now_ms()) / 1000)
         yield _labelled("muster_node_ownership_changes_total", self._changes)
-        foreign = sum(driver.foreign_batches for driver in drivers.values())
         yield _one("muster_node_foreign_batches_total", foreign)
-
-    def _claims(self) -> dict[str, int]:
-        claims = Counter(self._owner_of(driver) for driver in self._drivers().values())
-        return {
-            NO_NODE if owner is None else str(owner): count
-            for owner, count in sorted(claims.items(), key=lambda each: -1 if each[0] is None else each[0])
-        }
-
-    def _owner_of(self, driver: ShardDriver) -> int | None:
-        return None if driver.owner is None else driver.owner.node_id
-
-    def _least_lease_ms(self) -> int | None:
-        now_ms = self._now_ms()
-        active = (each.ownership for each in self._drivers().values() if each.ownership.state is ACTIVE)
-        return min((each.lease.ends_at_ms - now_ms for each in active), default=None)
 
     # As a page.
 
@@ -108,7 +100,7 @@ class NodeStatus:
         is_active = ownership.state is ACTIVE
         return {
             "shard": partition,
-            "owner": self._owner_of(driver),
+            "owner": driver.owner_id,
             "advised": None if self.table is None else self.table.owners[partition],
             "state": ownership.state.name.lower(),
             "lease_ms": ownership.lease.ends_at_ms - self._now_ms() if is_active else None,
@@ -136,7 +128,7 @@ class NodeStatus:
 
     def place_of(self, partition: int) -> str:
         """Where a shard is that is not here."""
-        owner = self._owner_of(self._drivers()[partition])
+        owner = self._drivers()[partition].owner_id
         return "is no node's at present" if owner is None else f"is at node {owner}"
 
 

@@ -10,7 +10,7 @@ import structlog
 from coordinator.http.encryption import HttpStores
 from coordinator.http.server import HttpBindError, HttpServer
 from coordinator.http.site import HttpSite
-from coordinator.http.sources import Data, Sources
+from coordinator.http.sources import Sources
 from coordinator.http.token import NO_TOKEN, TokenError, bearer_token
 from coordinator.http.work import StepQueue
 from coordinator.runtime.turn_share import TurnShare
@@ -19,7 +19,7 @@ from coordinator.settings.http_listeners import OPTION, HttpListener, http_liste
 from coordinator.settings.model import Settings
 from coordinator.settings.unusable import UnusableSettings
 
-__all__ = ["Data", "HttpBindError", "Sources", "serve_http"]
+__all__ = ["HttpBindError", "serve_http"]
 
 log = structlog.get_logger("muster.http")
 

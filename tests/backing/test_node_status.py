@@ -30,7 +30,7 @@ class Driver:
     foreign_batches: int = 0
     position: int = 0
 
-    owner = ShardDriver.owner
+    owner, owner_id = ShardDriver.owner, ShardDriver.owner_id
 
     def claim(self, node_id: int, kind: ClaimKind = ClaimKind.CLAIMED) -> None:
         self.ownership.book.take(self.partition + 10, Writer(node_id, 1), Claim(kind, node_id, LEASE_MS))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.daemon.daemon import StartupError
+from coordinator.daemon.startup import StartupError
 from coordinator.effects import GroupEvent, HistoryRow
 from coordinator.groups.causes import DEPARTURES, Cause, CauseKind
 from coordinator.history.client_metrics import with_client_metrics

@@ -105,6 +105,12 @@ class ShardDriver:
         latest = self.ownership.book.latest
         return None if latest is None or latest.claim.kind is not ClaimKind.CLAIMED else latest.claim
 
+    @property
+    def owner_id(self) -> int | None:
+        """The id of that node."""
+        owner = self.owner
+        return None if owner is None else owner.node_id
+
     def advise(self, is_wanted: bool) -> None:
         """Whether this node is to own the shard, as newest advice has it."""
         self._handle(events.Advised(is_wanted))
