@@ -141,6 +141,19 @@ def test_each_group_is_on_its_side_and_both_read_what_was_written_through_the_ga
     assert Observer(gateway.kafka.bootstrap).committed(theirs, orders)[0] == 100
 
 
+def test_what_was_made_a_moment_ago_is_committed_to(gateway: Gateway) -> None:
+    """Nobody has told the node of these topics; clients take one that is unknown for an error of their own."""
+    kafka, ours = Observer(gateway.kafka.bootstrap), Observer(gateway.bootstrap)
+    group, kept = unique("ours"), kafka.create_topic("kept", 1)
+    ours.commit(group, kept, {0: 1})
+    made, grown = kafka.create_topic("made", 1), kept
+    kafka.grow_topic(grown, 3)
+    ours.commit(group, made, {0: 2})
+    ours.commit(group, grown, {2: 3})
+    assert ours.committed(group, made) == {0: 2}
+    assert ours.committed(group, grown) == {0: 1, 2: 3}
+
+
 def test_a_transaction_is_served_and_refused_with_the_offsets_of_our_groups(
     gateway: Gateway, orders: str
 ) -> None:

@@ -72,13 +72,23 @@ class TopicWatch:
                 await self._is_wanted.wait()
 
     async def _look(self) -> None:
-        now_ms = boot_ms()
+        """Ask, and go on with what has waited for it, also where there was no answer. Raises BackingError."""
         self._is_wanted.clear()
+        names, ids = self._topics.wanted(), self._topics.wanted_ids()
+        waiting = self._topics.waiting()
+        try:
+            await self._ask_about(names, ids)
+        finally:
+            for go_on in waiting:
+                asyncio.get_running_loop().call_soon(go_on)
+
+    async def _ask_about(self, names: list[str], ids: list[bytes]) -> None:
+        now_ms = boot_ms()
         if now_ms >= self._listed_ms + self._refresh_ms:
             await self._list(now_ms)
-        if names := self._topics.wanted():
+        if names:
             self._topics.learn(await self._ask([MetadataRequestTopic(name=name) for name in names], WITH_IDS))
-        if ids := self._topics.doubts(now_ms):
+        if ids := [*ids, *self._topics.doubts(now_ms)]:
             asked = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
             self._topics.judge(await self._ask(asked, BY_ID), now_ms)
 
