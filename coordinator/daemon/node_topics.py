@@ -1,4 +1,4 @@
-"""Requests of groups that name a topic which this node does not know yet go on when the cluster was asked about it.
+"""Requests of groups that name a topic which this node does not know yet go on once the cluster was asked.
 
 A client names what a broker has shown to it, and clients take an unknown topic for an error of their own. While a
 request waits, none behind it on its connection is started: what was committed first is stored first.
@@ -15,11 +15,12 @@ from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
 from protocol.codec.packed import as_packed
 from protocol.codec.primitives import ZERO_UUID
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 
-OFFSET_COMMIT, OFFSET_FETCH, OFFSET_DELETE = 8, 9, 47
+OFFSET_COMMIT, OFFSET_FETCH, OFFSET_DELETE, CONSUMER_GROUP_HEARTBEAT = 8, 9, 47, 68
 
 
 class TopicsFirst:
@@ -84,8 +85,15 @@ def _of_delete(request: OffsetDeleteRequest) -> Iterator[NamedTopic]:
         yield NamedTopic(topic.name, ZERO_UUID, highest + 1)
 
 
+def _of_heartbeat(request: ConsumerGroupHeartbeatRequest) -> Iterator[NamedTopic]:
+    """What a member subscribes to: else its group would be given another epoch once the topic is known."""
+    for name in request.subscribed_topic_names or ():
+        yield NamedTopic(name, ZERO_UUID, 0)
+
+
 _NAMED: Final[Mapping[int, Callable[[Any], Iterable[NamedTopic]]]] = {
     OFFSET_COMMIT: _of_commit,
     OFFSET_FETCH: _of_fetch,
     OFFSET_DELETE: _of_delete,
+    CONSUMER_GROUP_HEARTBEAT: _of_heartbeat,
 }

@@ -22,6 +22,7 @@ from protocol.messages.consumer_group_describe import ConsumerGroupDescribeReque
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.describe_quorum import DescribeQuorumRequest
 from protocol.messages.find_coordinator import (
     CoordinatorType,
     FindCoordinatorRequest,
@@ -73,6 +74,8 @@ class Front:
             return PassedOn(request, self._metadata)
         if isinstance(request, DescribeClusterRequest):
             return PassedOn(request, partial(answers.describe_cluster, addresses=self._addresses))
+        if isinstance(request, DescribeQuorumRequest):
+            return PassedOn(request, answers.describe_quorum)
         if isinstance(request, ApiVersionsRequest):
             return PassedOn(request, answers.api_versions)
         if isinstance(request, FindCoordinatorRequest):

@@ -14,6 +14,10 @@ from coordinator.server.connection import Connection
 from coordinator.server.pending import Pending
 from protocol.codec.codec import decode, encode
 from protocol.framing import encode_request
+from protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -38,7 +42,7 @@ from tests.server.test_connection import FakeServer, FakeTransport
 pytestmark = pytest.mark.asyncio
 
 LONG_S = 3_600.0
-COMMIT, FETCH, DELETE = 8, 9, 47
+COMMIT, FETCH, DELETE, HEARTBEAT = 8, 9, 47, 68
 BY_ID = 10
 """Of OffsetCommit and OffsetFetch the version that names topics by their ids."""
 
@@ -68,6 +72,13 @@ def delete(name: str, index: int) -> OffsetDeleteRequest:
     )
 
 
+def heartbeat(*names: str) -> ConsumerGroupHeartbeatRequest:
+    subscribed = list(names) or None
+    return ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=subscribed
+    )
+
+
 class Way:
     """A client of a node that knows topic "a", of two partitions; handlers answer at once."""
 
@@ -79,6 +90,7 @@ class Way:
             COMMIT: OffsetCommitResponse(topics=[]),
             FETCH: OffsetFetchResponse(),
             DELETE: OffsetDeleteResponse(),
+            HEARTBEAT: ConsumerGroupHeartbeatResponse(),
         }
 
         def handle(request: Any, pending: Pending) -> None:
@@ -114,6 +126,8 @@ ALL_KNOWN = [
     (fetch(A), BY_ID),
     (fetch(B, "unknown"), 9),
     (delete("a", 1), 0),
+    (heartbeat("a"), 1),
+    (heartbeat(), 1),
 ]
 LACKING = [
     (commit(("a", A, 0), ("b", B, 0)), 9, ["b"], []),
@@ -123,6 +137,7 @@ LACKING = [
     (fetch(B), BY_ID, [], [B]),
     (delete("b", 0), 0, ["b"], []),
     (delete("a", 2), 0, ["a"], []),
+    (heartbeat("a", "b"), 1, ["b"], []),
 ]
 
 

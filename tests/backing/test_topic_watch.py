@@ -15,6 +15,7 @@ from coordinator.backing.kafka.cluster_topics import ClusterTopics, NamedTopic
 from coordinator.backing.kafka.topic_watch import TopicWatch
 from harness.kafka_broker import KafkaBroker
 from harness.observer import unique
+from harness.processes import wait_until
 from harness.wire import WireClient
 from protocol.codec.primitives import ZERO_UUID
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -95,16 +96,29 @@ async def test_what_a_request_names_is_known_when_the_request_goes_on(
     topics, name, other = watched.topics, unique("named"), unique("other")
     for each in (name, other):
         made(kafka, each)
+        shown(kafka, each, 1)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     other_id = await asked_for(topics, NamedTopic(other, ZERO_UUID, 1))
     wait(admin.create_partitions([NewPartitions(other, 3)]))
+    shown(kafka, other, 3)
     await asked_for(topics, NamedTopic("", other_id, 3))
     assert topics.partition_count(other) == 3
-    with WireClient(kafka.bootstrap) as client:
-        (shown,) = client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12).topics
-    topic_id = shown.topic_id
+    topic_id = shown(kafka, name, 1)
     assert await asked_for(topics, NamedTopic("", topic_id, 1)) == topic_id
     assert topics.topic_name(topic_id) == name
+
+
+def shown(kafka: KafkaBroker, name: str, partitions: int) -> bytes:
+    """Wait until the broker shows the topic with so many partitions; return its id."""
+
+    def found() -> bytes | None:
+        with WireClient(kafka.bootstrap) as client:
+            (topic,) = client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12).topics
+        return topic.topic_id if len(topic.partitions) == partitions else None
+
+    topic_id = wait_until(found, f"{name} has {partitions} partitions", 30)
+    assert topic_id is not None
+    return topic_id
 
 
 async def asked_for(topics: ClusterTopics, named: NamedTopic) -> bytes:
