@@ -212,3 +212,25 @@ def test_a_topic_with_an_error_is_not_learned(known: Known) -> None:
     refused = MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name="c")
     known.topics.learn(answer(refused))
     assert known.topics.image("c") is None
+
+
+def test_an_id_of_stored_offsets_that_nobody_knows_is_asked_about_and_gone_when_it_was_unknown_twice(
+    known: Known,
+) -> None:
+    """Its topic was deleted while no node was there to see it."""
+    topics, asked = known.topics, []
+    topics.on_wanted = lambda: asked.append(True)
+    assert not any(topics.was_deleted(each) for each in (A, C, C, bytes(16)))
+    assert (topics.doubts(0), asked) == ([C], [True])
+    for now_ms in (0, CONFIRM_MS):
+        assert known.deleted == []
+        topics.judge(unknown(C), now_ms)
+    assert known.deleted == [("", C)]
+    assert topics.was_deleted(C)
+
+
+def test_an_id_of_stored_offsets_whose_topic_is_found_is_not_in_doubt(known: Known) -> None:
+    topics = known.topics
+    assert not topics.was_deleted(C)
+    topics.judge(answer(topic("c", C)), 0)
+    assert (topics.doubts(CONFIRM_MS), topics.topic_name(C), known.deleted) == ([], "c", [])

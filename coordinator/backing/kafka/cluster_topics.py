@@ -22,7 +22,7 @@ WANTED_MAX: Final = 1_000
 REMEMBERED_DELETIONS: Final = 10_000
 
 OnDeleted = Callable[[str, bytes], None]
-"""Called with the name and the id of a topic that is gone."""
+"""Called with the name and the id of a topic that is gone; without a name for one that was never seen here."""
 
 
 class NamedTopic(NamedTuple):
@@ -74,7 +74,13 @@ class ClusterTopics:
         return self._names.get(topic_id)
 
     def was_deleted(self, topic_id: bytes) -> bool:
-        return topic_id in self._deleted_ids
+        """Whether a topic of this id is gone. One that nobody here knows is in doubt: it may have gone before."""
+        if topic_id in self._deleted_ids:
+            return True
+        if topic_id not in self._names and topic_id != ZERO_UUID and topic_id not in self._doubts:
+            self._doubts[topic_id] = None
+            self.on_wanted()
+        return False
 
     def doubt(self, topic_id: bytes) -> None:
         """A broker has said that this topic is not there: ask about it, as about what a list lacks."""
@@ -188,7 +194,7 @@ class ClusterTopics:
 
     def _forget(self, topic_id: bytes) -> None:
         del self._doubts[topic_id]
-        name = self._names.pop(topic_id)
+        name = self._names.pop(topic_id, "")
         if (image := self._images.get(name)) is not None and image.topic_id == topic_id:
             del self._images[name]
         self._deleted_ids[topic_id] = None
