@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from coordinator.backing.kafka.cluster import UnavailableError
 from coordinator.backing.kafka.cluster_topics import ClusterTopics, NamedTopic
-from coordinator.backing.kafka.topic_watch import TopicWatch
+from coordinator.backing.kafka.topic_watch import TopicWatch, refresh_ms_of
 from harness.kafka_broker import KafkaBroker
 from harness.observer import unique
 from harness.processes import wait_until
@@ -131,6 +131,20 @@ async def asked_for(topics: ClusterTopics, named: NamedTopic) -> bytes:
     assert found is not None
     assert not topics.ask_first([named], asked.set), "all is known"
     return found
+
+
+@pytest.mark.parametrize("watched", [None], indirect=True, ids=["as often as its size allows"])
+async def test_what_nobody_names_is_known_in_a_while(kafka: KafkaBroker, watched: Watched) -> None:
+    topics, name = watched.topics, unique("unnamed")
+    made(kafka, name)
+    await until(lambda: name in set(topics.names()), "it is listed")
+
+
+@pytest.mark.parametrize(
+    ("partitions", "refresh_ms"), [(0, 5_000), (500, 5_000), (501, 5_010), (100_000, 300_000)]
+)
+async def test_the_more_there_is_to_be_listed_the_more_seldom(partitions: int, refresh_ms: int) -> None:
+    assert refresh_ms_of(partitions) == refresh_ms
 
 
 class Silent:
