@@ -120,10 +120,11 @@ test-backing: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
 	$(BIN)/python -m tests.backing.rounds --rounds 5
 
-# What client libraries do, through a gateway: all walks and groups, but for transactions with offsets of its groups.
+# What client libraries and Spark do, through a gateway; what differs there, and why: tests/clients/through_gateway.py.
 test-gateway: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --target gateway tests/clients $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --target gateway tests/clients \
+		tests/spark/members/test_member.py tests/spark/members/test_members.py tests/spark/test_kafka_source.py $(PYTEST_ARGS)
 
 # What takes minutes: executors that are killed, clusters of Spark, jobs over a daemon that restarts.
 test-long: $(VENV)/.dev

@@ -18,7 +18,11 @@ from harness.wire import WireClient
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 BROKER_ID: Final = 1
+GATEWAY_ID: Final = 1_000_001
+"""The id of the node as clients see it: `muster.node.id.base` and its `node.id`."""
 PARTITIONS: Final = 4
+TRANSACTING: Final = "transacting"
+"""What the names of groups begin with that stay with the brokers: transactions have no offsets of others yet."""
 SERVED_TIMEOUT_S: Final = 60.0
 
 
@@ -36,6 +40,7 @@ class Gateway(MusterDaemon):
             "muster.clients": "gateway",
             "muster.gateway.first.port": str(port - BROKER_ID),
             "offsets.topic.num.partitions": str(PARTITIONS),
+            "muster.groups.include": f"(?!{TRANSACTING}).*",
             **(config or {}),
         }
         super().__init__(data_dir / "node", overrides)

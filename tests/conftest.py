@@ -21,6 +21,8 @@ from tests.listed import listed
 
 JAVA_IS_REQUIRED = os.environ.get("MUSTER_REQUIRE_JAVA") == "1"
 ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
+NOT_THROUGH_GATEWAY = "not played through a gateway: "
+"""What reasons begin with that are listed in tests/clients/through_gateway.py."""
 LONGEST_IN_AN_ID = 60  # Of a parameter, in characters or bytes.
 LONG = Path(__file__).parent / "long"
 
@@ -90,10 +92,12 @@ def not_allowed(skips: dict[str, str], patterns: list[str]) -> dict[str, str]:
 class SkipPolicy:
     """Gathers what was skipped, in the process that reports, and ends the run accordingly."""
 
-    def __init__(self, required: bool, patterns: list[str]) -> None:
+    def __init__(self, required: bool, patterns: list[str], accepted: str | None = None) -> None:
+        """`accepted`: the beginning of reasons that are listed elsewhere, and well."""
         self.skips: dict[str, str] = {}
         self._required = required
         self._patterns = patterns
+        self._accepted = accepted
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.skipped and not hasattr(report, "wasxfail"):
@@ -105,7 +109,15 @@ class SkipPolicy:
 
     @property
     def offending(self) -> dict[str, str]:
-        return not_allowed(self.skips, self._patterns) if self._required else {}
+        if not self._required:
+            return {}
+        accepted = self._accepted
+        doubtful = {
+            test: reason
+            for test, reason in self.skips.items()
+            if accepted is None or not reason.removeprefix("Skipped: ").startswith(accepted)
+        }
+        return not_allowed(doubtful, self._patterns)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -148,9 +160,9 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # Under xdist the workers run, and this process reports.
-        config.pluginmanager.register(
-            SkipPolicy(JAVA_IS_REQUIRED, allowed_patterns(ALLOWED_SKIPS.read_text()))
-        )
+        accepted = NOT_THROUGH_GATEWAY if config.getoption("--target") == "gateway" else None
+        patterns = allowed_patterns(ALLOWED_SKIPS.read_text())
+        config.pluginmanager.register(SkipPolicy(JAVA_IS_REQUIRED, patterns, accepted))
         config.pluginmanager.register(Figures())
 
 

@@ -18,7 +18,7 @@ from coordinator.gateway.connection import BrokerPortConnection
 from coordinator.gateway.front import Front
 from coordinator.gateway.own_port import OwnPort
 from coordinator.gateway.ports import Ports
-from coordinator.server.api_table import Api, api_table
+from coordinator.server.api_table import Api, Handler, api_table
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
 from coordinator.server.server import Server, listen_for
@@ -32,6 +32,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.acls import DescribeAclsRequest, DescribeAclsResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.messages.metadata import MetadataResponse
 
 _ANY: Final = 1
 """The kind of resource, pattern, operation and permission that stands for all."""
@@ -166,10 +167,14 @@ class Gateway:
         self._own = OwnPort(self._front, self.ports, behind.versions, lambda: server().memory_pool)
         self._refused: dict[str, None] = {}
 
-    def table(self, groups: GroupApis) -> dict[int, Api]:
-        """The API table of the node's own port."""
+    def on_metadata(self, hear: Callable[[MetadataResponse], None]) -> None:
+        """Have `hear` called with what brokers tell clients of topics."""
+        self._front.on_metadata = hear
+
+    def table(self, of_groups: Mapping[int, Handler], groups: GroupApis) -> dict[int, Api]:
+        """The API table of the node's own port; `of_groups` are the handlers of `groups`, by API key."""
         table = api_table(
-            self._own.handlers(groups.handlers()),
+            self._own.handlers(of_groups),
             self._own.prepare(groups.prepare()),
             lambda: self._behind.features,
             groups.counts,

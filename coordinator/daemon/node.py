@@ -36,6 +36,7 @@ from coordinator.daemon.node_apis import NodeApis
 from coordinator.daemon.node_backing import Backing, BackingClient
 from coordinator.daemon.node_refusals import refuse_what_is_not_there
 from coordinator.daemon.node_status import NodeStatus, NoTopics
+from coordinator.daemon.node_topics import TopicsFirst
 from coordinator.daemon.routing import Routing
 from coordinator.daemon.startup import LAST_ANSWERS_S, READER_THREADS, StartupError, serve_http
 from coordinator.effects import HistoryRow
@@ -201,13 +202,16 @@ class Node:
         find = FindCoordinator(self.placement, {GROUP_METADATA_TOPIC: self._topic.partition_count})
         assignors = consumer_group_settings(self._settings).assignors
         groups = GroupApis(self.runtime, self._has_consumer_groups, assignors=assignors)
+        topics_first = TopicsFirst(self.topics, self._settings.offsets_commit_timeout_ms / 1_000)
+        of_groups = topics_first.handlers(groups.handlers())
         if behind is None:
             apis = NodeApis(self.placement, self.topics, lambda: self._cluster.cluster_id)
-            handlers: dict[int, Handler] = {10: find, **groups.handlers(), **apis.handlers()}
+            handlers: dict[int, Handler] = {10: find, **of_groups, **apis.handlers()}
             table = api_table(handlers, groups.prepare(), self._features, groups.counts)
         else:
             gateway = Gateway(self._settings, behind, find, self.placement, lambda: self.server)
-            table = gateway.table(groups)
+            gateway.on_metadata(self.topics.overhear)
+            table = gateway.table(of_groups, groups)
             self._gateway = gateway
         return Server(table, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
 

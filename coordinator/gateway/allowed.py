@@ -23,13 +23,13 @@ class Way(Enum):
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, LIST_GROUPS, API_VERSIONS = 0, 1, 3, 10, 16, 18
 ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT, DESCRIBE_CLUSTER = 25, 28, 60
-DESCRIBE_LOG_DIRS, LIST_TRANSACTIONS = 35, 66
+DESCRIBE_LOG_DIRS, LIST_TRANSACTIONS, DESCRIBE_QUORUM = 35, 66, 55
 
 OF_GROUPS: Final = frozenset({8, 9, 11, 12, 13, 14, 15, 42, 47, 68, 69, TXN_OFFSET_COMMIT})
 """The APIs whose requests name groups, and go to the coordinator of these."""
 
-_HIDDEN: Final = frozenset({17, 36, 55, 80, 81})
-"""Of those whose messages we know: logins, which no listener of a gateway has, and the quorum of controllers."""
+_HIDDEN: Final = frozenset({17, 36, 80, 81})
+"""Of those whose messages we know: logins, which no listener of a gateway has, and changes of raft voters."""
 
 _CAPPED: Final = {PRODUCE: 9, FETCH: 15, 24: 3, ADD_OFFSETS_TO_TXN: 3, 26: 4, TXN_OFFSET_COMMIT: 4}
 """The answers of later versions of Produce and Fetch name the endpoints of new leaders (KIP-951); those of the
@@ -45,7 +45,14 @@ ALLOWED: Final = {
 HIDDEN_FEATURES: Final = frozenset({"transaction.version"})
 """Without it clients announce that a transaction has offsets (AddOffsetsToTxn), and can be refused."""
 
-_READ: Final = OF_GROUPS | {METADATA, FIND_COORDINATOR, API_VERSIONS, ADD_OFFSETS_TO_TXN, DESCRIBE_CLUSTER}
+_READ: Final = OF_GROUPS | {
+    METADATA,
+    FIND_COORDINATOR,
+    API_VERSIONS,
+    ADD_OFFSETS_TO_TXN,
+    DESCRIBE_QUORUM,
+    DESCRIBE_CLUSTER,
+}
 
 
 def passing(api_key: int, served: tuple[int, int]) -> tuple[int, int] | None:

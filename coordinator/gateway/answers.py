@@ -8,6 +8,7 @@ from coordinator.server.find_coordinator import BATCHED_SINCE, NOT_AVAILABLE_TEX
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
+from protocol.messages.describe_quorum import DescribeQuorumResponse
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 
@@ -38,6 +39,12 @@ def describe_cluster(response: DescribeClusterResponse, addresses: Addresses) ->
         )
         for each in addresses.behind_gateway(brokers)
     ]
+    return response
+
+
+def describe_quorum(response: DescribeQuorumResponse) -> DescribeQuorumResponse:
+    """Without the endpoints of controllers, which no client reaches through the gateway."""
+    response.nodes = []
     return response
 
 

@@ -20,6 +20,7 @@ from coordinator.gateway.allowed import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
     DESCRIBE_LOG_DIRS,
+    DESCRIBE_QUORUM,
     FETCH,
     FIND_COORDINATOR,
     LIST_GROUPS,
@@ -50,7 +51,9 @@ from protocol.messages.list_transactions import ListTransactionsResponse
 ANSWER_TIMEOUT_S: Final = 120.0
 """For a request: administrators give theirs a minute."""
 
-_READ_HERE: Final = frozenset({METADATA, FIND_COORDINATOR, ADD_OFFSETS_TO_TXN, DESCRIBE_CLUSTER})
+_READ_HERE: Final = frozenset(
+    {METADATA, FIND_COORDINATOR, ADD_OFFSETS_TO_TXN, DESCRIBE_CLUSTER, DESCRIBE_QUORUM}
+)
 
 
 class ToAnyBroker(ToBroker, Protocol):

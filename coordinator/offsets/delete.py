@@ -121,18 +121,22 @@ def _response(outcomes: Mapping[str, Mapping[int, ErrorCode]]) -> OffsetDeleteRe
 def delete_topic_offsets(offsets: CommittedOffsets, topic: str, topic_id: bytes) -> Result:
     """Return tombstones for offsets of a deleted topic, not of a newer topic with its name (O23).
 
+    Without a name those of any topic that had the id, and none whose topic's id was not known.
+
     Offsets of it in open transactions are removed as well (O16). After DELETED_AT_ONCE of them the result has a
     `then`, with which to call this again; a crash before that loses nothing, since a load finds the others.
     """
     counted = (
-        (HeldKey(group_id, topic, partition), committed)
+        (HeldKey(group_id, name, partition), committed)
         for group_id in offsets.group_ids()
-        for partition, committed in offsets.of_topic(group_id, topic).items()
+        for name in ((topic,) if topic else offsets.topics_of(group_id))
+        for partition, committed in offsets.of_topic(group_id, name).items()
     )
+    held = offsets.transactions.of_topic(topic) if topic else offsets.transactions.held()
     found = (
         key
-        for key, committed in chain(counted, offsets.transactions.of_topic(topic))
-        if same_topic(committed.topic_id, topic_id)
+        for key, committed in chain(counted, held)
+        if committed.topic_id == topic_id or (topic and same_topic(committed.topic_id, topic_id))
     )
     gone = list(islice(found, DELETED_AT_ONCE))
     records = tuple(new_offset_commit_tombstone(*key) for key in dict.fromkeys(gone))

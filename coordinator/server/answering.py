@@ -126,6 +126,10 @@ class AnsweringConnection(asyncio.Protocol):
 
     # Throttled clients (KIP-219).
 
+    def wait_alone(self) -> None:
+        """Start no other request before those that are unanswered now have their answers."""
+        self._order.wait_alone()
+
     def mute(self, throttle_ms: int) -> None:
         """Read nothing and start no request for so long, or longer if it is muted so; answers still leave.
 

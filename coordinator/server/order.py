@@ -45,6 +45,10 @@ class ReplyOrder:
         self.unanswered.append(pending)
         self._unanswered_bytes += pending.frame_bytes
 
+    def wait_alone(self) -> None:
+        """Start no other request before those that are unanswered now have their answers."""
+        self._is_pipelining = False
+
     def take_answered(self, pending: Pending) -> list[Buffer] | None:
         """Remove and return the answers that may leave now that `pending` has its own.
 

@@ -67,6 +67,9 @@ class Channel(Protocol):
     def release_memory(self, size_bytes: int) -> None:
         """Stop counting the frame of an answered request; the connection may be closed already."""
 
+    def wait_alone(self) -> None:
+        """Start no other request before those that are unanswered now have their answers."""
+
     def mute(self, throttle_ms: int) -> None:
         """Start no more requests for so long; what is answered meanwhile is sent (KIP-219)."""
 

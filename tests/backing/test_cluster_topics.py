@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.backing.kafka.cluster_topics import CONFIRM_MS, WANTED_MAX, ClusterTopics
+from coordinator.backing.kafka.cluster_topics import CONFIRM_MS, WANTED_MAX, ClusterTopics, NamedTopic
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
     MetadataResponse,
@@ -174,10 +174,63 @@ def test_a_name_that_nobody_knows_is_asked_about_once(known: Known) -> None:
 def test_what_clients_name_takes_no_more_than_so_much_room(known: Known) -> None:
     for number in range(WANTED_MAX + 5):
         known.topics.partition_count(f"x{number}")
+        known.topics.ask_first([NamedTopic("", number.to_bytes(16, "little") + C, 1)], lambda: None)
     assert len(known.topics.wanted()) == WANTED_MAX
+    assert len(known.topics.wanted_ids()) == WANTED_MAX
+
+
+def test_who_waits_for_an_answer_is_called_with_the_next_one_that_was_asked_for(known: Known) -> None:
+    topics = known.topics
+    first, second, calls = NamedTopic("c", C, 1), NamedTopic("", C, 1), []
+    topics.on_wanted = lambda: calls.append("wanted")
+    assert topics.ask_first([first], lambda: calls.append("first"))
+    (go_on,) = topics.waiting()
+    assert topics.ask_first([second], lambda: calls.append("second")), (
+        "behind the question that is on its way"
+    )
+    go_on()
+    assert calls == ["wanted", "wanted", "first"]
+    assert len(topics.waiting()) == 1
+    topics.learn(answer(topic("c", C)))
+    assert not topics.ask_first([first, second, NamedTopic("a", A, 2)], lambda: None)
+    assert topics.waiting() == []
+
+
+def test_what_a_client_is_told_is_known_and_what_it_was_not_told_is_in_doubt(known: Known) -> None:
+    topics = known.topics
+    gone, never = (
+        MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+        for name in ("b", "never")
+    )
+    topics.overhear(answer(topic("a", A, [1], [1], [1]), gone, never))
+    assert topics.partition_count("a") == 3
+    assert topics.doubts(0) == [B]
+    assert topics.partition_count("b") == 1
 
 
 def test_a_topic_with_an_error_is_not_learned(known: Known) -> None:
     refused = MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name="c")
     known.topics.learn(answer(refused))
     assert known.topics.image("c") is None
+
+
+def test_an_id_of_stored_offsets_that_nobody_knows_is_asked_about_and_gone_when_it_was_unknown_twice(
+    known: Known,
+) -> None:
+    """Its topic was deleted while no node was there to see it."""
+    topics, asked = known.topics, []
+    topics.on_wanted = lambda: asked.append(True)
+    assert not any(topics.was_deleted(each) for each in (A, C, C, bytes(16)))
+    assert (topics.doubts(0), asked) == ([C], [True])
+    for now_ms in (0, CONFIRM_MS):
+        assert known.deleted == []
+        topics.judge(unknown(C), now_ms)
+    assert known.deleted == [("", C)]
+    assert topics.was_deleted(C)
+
+
+def test_an_id_of_stored_offsets_whose_topic_is_found_is_not_in_doubt(known: Known) -> None:
+    topics = known.topics
+    assert not topics.was_deleted(C)
+    topics.judge(answer(topic("c", C)), 0)
+    assert (topics.doubts(CONFIRM_MS), topics.topic_name(C), known.deleted) == ([], "c", [])

@@ -18,6 +18,7 @@ from coordinator.groups.record_codec import decode_record
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.history.events import decode_event
+from harness.gateway import TRANSACTING
 from harness.observer import Observer
 from harness.processes import wait_until
 from protocol.consumer import decode_assignment
@@ -36,7 +37,8 @@ class Generation:
 
 def generations(observer: Observer, group: str) -> list[Generation]:
     """Every generation stored with members, oldest first; again for each static member replaced."""
-    topic = BEHIND_GATEWAY if observer.has_topic(BEHIND_GATEWAY) else OFFSETS_TOPIC
+    is_ours = observer.has_topic(BEHIND_GATEWAY) and not group.startswith(TRANSACTING)
+    topic = BEHIND_GATEWAY if is_ours else OFFSETS_TOPIC
     partition = partition_for(group, observer.partition_count(topic))
     values = _group_metadata(observer.read(topic, partition), group)
     return [Generation(value.generation, _shares(value)) for value in values if value.members]

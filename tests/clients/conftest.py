@@ -16,6 +16,7 @@ from harness.kafka_broker import KafkaBroker
 from harness.observer import Observer
 from harness.processes import ServerProcess
 from harness.recording_daemon import RecordingDaemon
+from tests.clients import through_gateway
 from tests.clients.fleet import FAMILIES, Fleet
 
 # The delay lets members that start together join together, yet a test with one member does not wait seconds.
@@ -35,18 +36,26 @@ TEST_TIMEOUT_S = 300  # Several waits of up to 90 s each, all late, would be a f
 TARGETS = {"muster": RecordingDaemon, "kafka": KafkaBroker, "gateway": Gateway}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Bound the tests alone: the fixture that fetches jars takes minutes at first, and has deadlines."""
     here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S, func_only=True))
+    ours = [item for item in items if here in item.path.parents]
+    for item in ours:
+        item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S, func_only=True))
+    if config.getoption("--target") == "gateway":
+        through_gateway.mark(ours)
 
 
 @pytest.fixture(scope="session")
 def target(pytestconfig: pytest.Config) -> str:
-    """The name of the broker under test: "muster" or "kafka"."""
+    """The name of the broker under test: "muster", "kafka" or "gateway"."""
     return str(pytestconfig.getoption("--target"))
+
+
+@pytest.fixture(scope="session")
+def shown_nodes(target: str) -> int:
+    """How many brokers clients are shown: a gateway names itself beside its Kafka's."""
+    return 2 if target == "gateway" else 1
 
 
 @pytest.fixture(scope="session")

@@ -34,16 +34,20 @@ ABSENT = {"aiokafka": {"delete_live_group", "alter_group_offsets", "delete_group
 
 
 @pytest.mark.parametrize("family", ["aiokafka", "confluent", "kafka_python"])
-def test_every_admin_call_of_a_python_library_works(family: str, fleet: Fleet, observer: Observer) -> None:
-    walk_admin(family, fleet, observer)
+def test_every_admin_call_of_a_python_library_works(
+    family: str, fleet: Fleet, observer: Observer, shown_nodes: int
+) -> None:
+    walk_admin(family, fleet, observer, shown_nodes)
 
 
 @pytest.mark.usefixtures("java")
-def test_every_admin_call_of_the_java_client_works(fleet: Fleet, observer: Observer) -> None:
-    walk_admin("java", fleet, observer)
+def test_every_admin_call_of_the_java_client_works(
+    fleet: Fleet, observer: Observer, shown_nodes: int
+) -> None:
+    walk_admin("java", fleet, observer, shown_nodes)
 
 
-def walk_admin(family: str, fleet: Fleet, observer: Observer) -> None:
+def walk_admin(family: str, fleet: Fleet, observer: Observer, nodes: int) -> None:
     """One group has a live member, one has a committed offset and no members."""
     topic, live, empty = observer.create_topic("admin", 2), unique("live"), unique("empty")
     base_ms = int(time.time() * 1000) - 3_600_000
@@ -60,6 +64,7 @@ def walk_admin(family: str, fleet: Fleet, observer: Observer) -> None:
         base_ms=base_ms,
         live_group=live,
         empty_group=empty,
+        nodes=nodes,
     )
     worker.finish()
     expected = set(ADMIN_WALK) - ABSENT.get(family, set())

@@ -59,7 +59,10 @@ class Job:
     chance: random.Random = field(default_factory=lambda: random.Random(SEED))
 
     def __post_init__(self) -> None:
-        self.topic, self.group = self.observer.create_topic("source", PARTITIONS), unique("delivery")
+        self.topic, self.group = (
+            self.observer.create_topic("source", PARTITIONS),
+            unique("transacting" if self.has_ids else "delivery"),
+        )
         self.rows = [f"row-{number}" for number in range(ROWS)]
 
     def run(self) -> Counter[str]:

@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from harness.gateway import BROKER_ID, GATEWAY_ID, Gateway
 from harness.kafka_broker import KafkaBroker
 from harness.observer import Observer
 from harness.processes import ServerProcess
@@ -91,6 +92,7 @@ class Story:
     def __init__(self, server: ServerProcess, log_dir: Path) -> None:
         log_dir.mkdir()
         self._bootstrap = server.bootstrap
+        self._coordinator = f"({GATEWAY_ID if isinstance(server, Gateway) else BROKER_ID})"
         self.fleet, self._observer = Fleet(server.bootstrap, log_dir), Observer(server.bootstrap)
         self._group = Group(self.fleet, self._observer, PARTITIONS)
 
@@ -142,7 +144,12 @@ class Story:
         return [*sorted(rows), *complaints[:1], [f"status {status}"]]
 
     def _without_names(self, text: str) -> str:
-        own = {self._bootstrap: "SERVER", self._group.name: "GROUP", self._group.topic: "TOPIC"}
+        own = {
+            self._bootstrap: "SERVER",
+            self._group.name: "GROUP",
+            self._group.topic: "TOPIC",
+            self._coordinator: "(COORDINATOR)",
+        }
         for name, word in own.items():
             text = text.replace(name, word)
         return text

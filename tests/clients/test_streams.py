@@ -17,6 +17,7 @@ from harness.processes import wait_until
 from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tests.backing.node_processes import coordinator_of
 from tests.clients import chronicle
 from tests.clients.committed import CommittedView
 from tests.clients.fleet import DEADLINE_S, Fleet, Worker
@@ -43,7 +44,7 @@ def test_a_word_count_is_right_though_it_is_killed_in_the_middle(
     lines = [" ".join(chance.choices(WORDS, k=4)) for _ in range(LINES)]
     expected = Counter(word for line in lines for word in line.split())
     source, target = watcher.create_topic("lines", PARTITIONS), watcher.create_topic("counts", PARTITIONS)
-    application = unique("word-count")
+    application = unique("transacting-word-count")
 
     def start() -> Worker:
         arguments = (application, source, target, str(tmp_path / "state"))
@@ -85,7 +86,7 @@ def test_an_application_goes_on_beside_groups_of_the_new_protocol(
 ) -> None:
     """Such groups come and go, and their consumers try the application's own group: it keeps its generation."""
     source, target = watcher.create_topic("lines", PARTITIONS), watcher.create_topic("counts", PARTITIONS)
-    application, view = unique("word-count"), CommittedView(watcher.bootstrap, target, PARTITIONS)
+    application, view = unique("transacting-word-count"), CommittedView(watcher.bootstrap, target, PARTITIONS)
     arguments = (application, source, target, str(tmp_path / "state"), LONG_SESSION_MS)
     app = quick_fleet.start_java("WordCount", SOURCES, streams_jars, *arguments)
 
@@ -134,7 +135,8 @@ def refused_joins(watcher: Observer, application: str, source: str) -> None:
             subscribed_topic_names=[source],
             topic_partitions=[],
         )
-        with WireClient(watcher.bootstrap) as client:
+        found = coordinator_of(watcher.bootstrap, application)
+        with WireClient(f"{found.host}:{found.port}") as client:
             answer = client.ask(request, 1)
         seen = (answer.error_code, answer.error_message)
         assert seen == (ErrorCode.GROUP_ID_NOT_FOUND, said.format(application))

@@ -42,7 +42,7 @@ SETTINGS = {
     "log.cleaner.delete.retention.ms": "1000",
 }
 SOURCE, MIDDLE, LAST = "loop-source", "loop-middle", "loop-last"
-GROUP, RELAY_GROUP = "loop", "loop-relay"
+GROUP, RELAY_GROUP = "transacting-loop", "transacting-relay"
 WORKERS = 3
 RELAY = WORKERS  # Its number behind those of the workers.
 PARTITIONS = 6

@@ -11,8 +11,8 @@ from protocol.codec.codec import spec
 from protocol.codec.schema import Array, Struct, fields_of
 from protocol.messages import REQUESTS, RESPONSES
 
-SHOW_ADDRESSES = {3, 10, 15, 60, 69}
-"""Metadata, FindCoordinator, DescribeCluster; and what describes groups shows their members' addresses."""
+SHOW_ADDRESSES = {3, 10, 15, 55, 60, 69}
+"""Metadata, FindCoordinator, DescribeQuorum, DescribeCluster; and who describes groups is shown their members'."""
 OF_ACLS = {29, 31}
 """Their hosts are those from which somebody may do something."""
 
@@ -65,7 +65,7 @@ def test_what_names_groups_is_read() -> None:
         (PRODUCE, 9, True),
         (PRODUCE, 10, False),
         (17, 1, False),  # A login.
-        (55, 0, False),  # The quorum of controllers.
+        (80, 0, False),  # A voter more.
         (4, 0, False),  # Between brokers.
         (78, 1, False),  # ShareFetch.
         (999, 0, False),

@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.gateway import answers
 from coordinator.gateway.allowed import ALLOWED
+from coordinator.gateway.front import PassedOn
 from protocol.codec.codec import spec
 from protocol.errors import ErrorCode
 from protocol.framing import decode_response, response_frame
@@ -16,6 +17,13 @@ from protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
+from protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Node,
+    QuorumPartition,
+    QuorumTopic,
+)
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from protocol.messages.metadata import (
     MetadataResponse,
@@ -23,6 +31,7 @@ from protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from protocol.messages.shared import ControllerListener
 from tests.gateway.parts import (
     BROKER,
     GATEWAY_HOST,
@@ -33,6 +42,7 @@ from tests.gateway.parts import (
     SECRET_PORT,
     KnownPorts,
     addresses,
+    front,
 )
 
 
@@ -101,6 +111,21 @@ def test_a_described_cluster_has_them_too(version: int) -> None:
     ]
     assert [each.is_fenced for each in got.brokers] == [version >= 2, False, False]
     assert (got.cluster_id, got.controller_id) == ("theirs", BROKER)
+
+
+@pytest.mark.parametrize("version", versions_of(DescribeQuorumResponse))
+def test_a_described_quorum_has_no_addresses_of_controllers(version: int) -> None:
+    partition = QuorumPartition(partition_index=0, leader_id=BROKER)
+    given = DescribeQuorumResponse(topics=[QuorumTopic(topic_name="m", partitions=[partition])])
+    if version >= 2:
+        listener = ControllerListener(name="C", host=SECRET, port=SECRET_PORT)
+        given.nodes = [Node(node_id=BROKER, listeners=[listener])]
+    treated = front().treat(DescribeQuorumRequest(), version)
+    assert isinstance(treated, PassedOn)
+    frame = sent(treated.rewrite(given), version)
+    assert SECRET.encode() not in frame
+    _, got = decode_response(DescribeQuorumResponse, version, frame[4:])
+    assert got.topics[0].partitions[0].leader_id == BROKER
 
 
 def test_a_refusal_to_describe_shows_no_nodes() -> None:

@@ -26,6 +26,7 @@ from protocol.messages.find_coordinator import (
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.leave_group import LeaveGroupRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -194,3 +195,13 @@ def test_keys_of_both_are_asked_for_where_they_are_and_answered_in_their_order()
         ("ours", OTHER_NODE),
     ]
     assert SECRET not in repr(answer)
+
+
+def test_what_brokers_say_of_topics_is_heard_before_it_is_changed() -> None:
+    door, heard = front(), []
+    door.on_metadata = lambda answer: heard.append(answer.brokers[0].host)
+    treated = door.treat(MetadataRequest(topics=[]), 12)
+    assert isinstance(treated, PassedOn)
+    theirs = MetadataResponse(brokers=[MetadataResponseBroker(node_id=BROKER, host=SECRET, port=SECRET_PORT)])
+    assert treated.rewrite(theirs).brokers[0].host == GATEWAY_HOST
+    assert heard == [SECRET]

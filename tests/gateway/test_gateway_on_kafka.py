@@ -141,6 +141,21 @@ def test_each_group_is_on_its_side_and_both_read_what_was_written_through_the_ga
     assert Observer(gateway.kafka.bootstrap).committed(theirs, orders)[0] == 100
 
 
+def test_what_was_made_a_moment_ago_is_committed_to(gateway: Gateway) -> None:
+    """Nobody has told the node of these topics; clients take one that is unknown for an error of their own."""
+    kafka, ours = Observer(gateway.kafka.bootstrap), Observer(gateway.bootstrap)
+    group, grown = unique("ours"), kafka.create_topic("grown", 1)
+    wait_until(lambda: kafka.has_topic(grown), "the topic", TIMEOUT_S)
+    ours.commit(group, grown, {0: 1})
+    made = kafka.create_topic("made", 1)
+    kafka.grow_topic(grown, 3)
+    wait_until(lambda: kafka.partition_count(grown) == 3 and kafka.has_topic(made), "both", TIMEOUT_S)
+    ours.commit(group, made, {0: 2})
+    ours.commit(group, grown, {2: 3})
+    assert ours.committed(group, made) == {0: 2}
+    assert ours.committed(group, grown) == {0: 1, 2: 3}
+
+
 def test_a_transaction_is_served_and_refused_with_the_offsets_of_our_groups(
     gateway: Gateway, orders: str
 ) -> None:

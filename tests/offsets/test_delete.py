@@ -7,6 +7,7 @@ import pytest
 from coordinator.effects import CoordinatorRecord, Result, TopicDeleted
 from coordinator.offsets.delete import DELETED_AT_ONCE
 from harness.doubles.topics import topic_id_of
+from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -100,21 +101,32 @@ def test_o21_a_subscription_that_cannot_be_read_may_be_to_anything(driver: Drive
     assert outcomes(reply) == [("clicks", 0, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)]
 
 
-def test_o23_a_topic_that_goes_takes_the_offsets_of_all_groups_along(driver: Driver) -> None:
+@pytest.mark.parametrize("name", ["orders", ""], ids=["by its name", "by its id alone"])
+def test_o23_a_topic_that_goes_takes_the_offsets_of_all_groups_along(driver: Driver, name: str) -> None:
     for group_id in ("g", "h"):
         Consumer(driver, group_id=group_id).commit(1, "orders", 0)
         Consumer(driver, group_id=group_id).commit(1, "clicks", 0)
-    driver.handle(TopicDeleted("orders", topic_id_of(1), driver.wall_ms))
+    driver.handle(TopicDeleted(name, topic_id_of(1), driver.wall_ms))
     assert left(driver, "g") == left(driver, "h") == {("clicks", 0)}
     driver.assert_replay_agrees()
 
 
-def test_o23_many_offsets_of_a_topic_go_some_in_each_event(driver: Driver) -> None:
+def test_o23_an_offset_whose_topic_had_no_id_goes_by_its_name_alone(driver: Driver) -> None:
+    driver.topics.recreate("orders", ZERO_UUID)
+    Consumer(driver).commit(1, "orders", 0)
+    driver.handle(TopicDeleted("", topic_id_of(1), driver.wall_ms))
+    assert left(driver) == {("orders", 0)}
+    driver.handle(TopicDeleted("orders", topic_id_of(1), driver.wall_ms))
+    assert left(driver) == set()
+
+
+@pytest.mark.parametrize("name", ["orders", ""], ids=["by its name", "by its id alone"])
+def test_o23_many_offsets_of_a_topic_go_some_in_each_event(driver: Driver, name: str) -> None:
     many = 2 * DELETED_AT_ONCE + 1
     for number in range(many):
         Consumer(driver, group_id=f"g{number}").commit(1, "orders", 0)
     Consumer(driver, group_id="g0").commit(1, "clicks", 0)
-    deleted = TopicDeleted("orders", topic_id_of(1), driver.wall_ms)
+    deleted = TopicDeleted(name, topic_id_of(1), driver.wall_ms)
     assert len(driver.shard.handle(deleted, driver.now_ms).records) == DELETED_AT_ONCE
     driver.handle(deleted)
     assert left(driver, "g0") == {("clicks", 0)}
@@ -122,10 +134,11 @@ def test_o23_many_offsets_of_a_topic_go_some_in_each_event(driver: Driver) -> No
     driver.assert_replay_agrees()
 
 
-def test_o23_offsets_of_a_newer_topic_of_the_same_name_stay(driver: Driver) -> None:
+@pytest.mark.parametrize("name", ["orders", ""], ids=["by its name", "by its id alone"])
+def test_o23_offsets_of_a_newer_topic_of_the_same_name_stay(driver: Driver, name: str) -> None:
     driver.topics.recreate("orders", topic_id_of(50))
     Consumer(driver).commit(1, "orders", 0)
-    driver.handle(TopicDeleted("orders", topic_id_of(1), driver.wall_ms))
+    driver.handle(TopicDeleted(name, topic_id_of(1), driver.wall_ms))
     assert left(driver) == {("orders", 0)}
 
 

@@ -194,8 +194,14 @@ def delete_topic(driver: Driver) -> None:
     driver.handle(TopicDeleted("orders", topic_id, driver.wall_ms))
 
 
+def delete_topic_by_its_id(driver: Driver) -> None:
+    topic_id = driver.topics.topic_id("orders")
+    assert topic_id is not None
+    driver.handle(TopicDeleted("", topic_id, driver.wall_ms))
+
+
 @pytest.mark.parametrize("was_committed", [True, False])
-@pytest.mark.parametrize("delete", [delete_offset, delete_group, delete_topic])
+@pytest.mark.parametrize("delete", [delete_offset, delete_group, delete_topic, delete_topic_by_its_id])
 def test_o16_a_tombstone_takes_along_what_is_held(driver: Driver, delete: Any, was_committed: bool) -> None:
     """O23 to O25: a tombstone is written for an offset that is only held, too."""
     if was_committed:

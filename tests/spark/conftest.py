@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from harness import java_tools
 from harness.daemon import MusterDaemon
+from harness.gateway import Gateway
 from harness.kafka_broker import KafkaBroker
 from harness.observer import Observer
 from harness.processes import ServerProcess
@@ -39,7 +40,7 @@ QUICK_START = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.executorEnv.PYTHONPATH": str(ROOT),  # Python workers start elsewhere, and import `muster`.
 }
-TARGETS = {"muster": MusterDaemon, "kafka": KafkaBroker}
+TARGETS = {"muster": MusterDaemon, "kafka": KafkaBroker, "gateway": Gateway}
 
 
 def unavailable(reason: str) -> NoReturn:

@@ -2,12 +2,13 @@
 
 That a topic is there is believed at once, that it is gone is not: offsets are removed with it, and an answer that
 lacks it may come from a broker that has not heard of it yet, or may not show it. Its id has to be unknown twice.
+What a request names and nobody here knows is asked about before the request is answered (`ask_first`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from coordinator.topic_catalog import TopicImage
 from protocol.codec.primitives import ZERO_UUID
@@ -17,11 +18,20 @@ from protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 CONFIRM_MS: Final = 30_000
 """So long after an id was unknown it has to be unknown still: a broker hears of a new topic much sooner."""
 WANTED_MAX: Final = 1_000
-"""Names that clients gave and nobody knows, remembered until they are asked about."""
+"""Names and ids that clients gave and nobody knows, remembered until they are asked about; of either so many."""
 REMEMBERED_DELETIONS: Final = 10_000
 
 OnDeleted = Callable[[str, bytes], None]
-"""Called with the name and the id of a topic that is gone."""
+"""Called with the name and the id of a topic that is gone; without a name for one that was never seen here."""
+
+
+class NamedTopic(NamedTuple):
+    """A topic as a request names it: by its name, or by its id and without one."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+    """At least so many partitions are named."""
 
 
 class ClusterTopics:
@@ -33,10 +43,12 @@ class ClusterTopics:
         self._doubts: dict[bytes, int | None] = {}  # When an id was unknown first, if it was.
         self._deleted_ids: dict[bytes, None] = {}
         self._wanted: dict[str, None] = {}
+        self._wanted_ids: dict[bytes, None] = {}
+        self._waiting: list[Callable[[], None]] = []
         self._on_deleted = on_deleted
         self._confirm_ms = confirm_ms
         self.on_wanted: Callable[[], None] = _nothing
-        """Called when there is a name to be asked about, and there was none."""
+        """Called when there is something to be asked about."""
         self.version = self.version_with_new_topics = 0
 
     # What shards ask (TopicCatalog).
@@ -62,7 +74,13 @@ class ClusterTopics:
         return self._names.get(topic_id)
 
     def was_deleted(self, topic_id: bytes) -> bool:
-        return topic_id in self._deleted_ids
+        """Whether a topic of this id is gone. One that nobody here knows is in doubt: it may have gone before."""
+        if topic_id in self._deleted_ids:
+            return True
+        if topic_id not in self._names and topic_id != ZERO_UUID and topic_id not in self._doubts:
+            self._doubts[topic_id] = None
+            self.on_wanted()
+        return False
 
     def doubt(self, topic_id: bytes) -> None:
         """A broker has said that this topic is not there: ask about it, as about what a list lacks."""
@@ -70,11 +88,32 @@ class ClusterTopics:
             self._doubts[topic_id] = None
             self.on_wanted()
 
-    def _want(self, name: str) -> None:
-        if name in self._wanted or len(self._wanted) >= WANTED_MAX:
-            return
-        self._wanted[name] = None
-        if len(self._wanted) == 1:
+    def ask_first(self, named: Iterable[NamedTopic], then: Callable[[], None]) -> bool:
+        """Have the cluster asked about what is not known of these topics; `then` is called once it was.
+
+        Returns False, and has nothing asked, if all is known.
+        """
+        lacking = [topic for topic in named if self._lacks(topic)]
+        if not lacking:
+            return False
+        for topic in lacking:
+            self._want(topic.name or self._names.get(topic.topic_id, ""), topic.topic_id)
+        self._waiting.append(then)
+        return True
+
+    def _lacks(self, topic: NamedTopic) -> bool:
+        name = topic.name or self._names.get(topic.topic_id)
+        if name is None:
+            return topic.topic_id != ZERO_UUID and topic.topic_id not in self._deleted_ids
+        image = self._images.get(name)
+        return image is None or len(image.racks_by_partition) < topic.partition_count
+
+    def _want(self, name: str, topic_id: bytes = ZERO_UUID) -> None:
+        if name and name not in self._wanted and len(self._wanted) < WANTED_MAX:
+            self._wanted[name] = None
+            self.on_wanted()
+        elif not name and topic_id not in self._wanted_ids and len(self._wanted_ids) < WANTED_MAX:
+            self._wanted_ids[topic_id] = None
             self.on_wanted()
 
     # What is asked of the cluster.
@@ -83,6 +122,16 @@ class ClusterTopics:
         """The names to be asked about, each once: what is unknown still will be wanted again."""
         wanted, self._wanted = self._wanted, {}
         return list(wanted)
+
+    def wanted_ids(self) -> list[bytes]:
+        """As `wanted`, of those that were given by their ids."""
+        wanted, self._wanted_ids = self._wanted_ids, {}
+        return list(wanted)
+
+    def waiting(self) -> list[Callable[[], None]]:
+        """Who is to be called when what is wanted now was asked about, whatever came of it; each once."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
 
     def doubts(self, now_ms: int) -> list[bytes]:
         """The ids of topics that may be gone and whose time to be asked about has come."""
@@ -113,6 +162,13 @@ class ClusterTopics:
             if topic.error_code == ErrorCode.NONE and topic.name and topic.topic_id != ZERO_UUID:
                 self._learn(TopicImage(topic.name, topic.topic_id, _racks(topic, racks)))
 
+    def overhear(self, answer: MetadataResponse) -> None:
+        """Take in what a broker has told a client. What it did not find is in doubt."""
+        self.learn(answer)
+        for topic in answer.topics:
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name in self._images:
+                self.doubt(self._images[topic.name].topic_id)
+
     def judge(self, answer: MetadataResponse, now_ms: int) -> None:
         """Take in what was answered about ids in doubt: what is unknown twice, long enough apart, is gone."""
         self.learn(answer)
@@ -138,7 +194,7 @@ class ClusterTopics:
 
     def _forget(self, topic_id: bytes) -> None:
         del self._doubts[topic_id]
-        name = self._names.pop(topic_id)
+        name = self._names.pop(topic_id, "")
         if (image := self._images.get(name)) is not None and image.topic_id == topic_id:
             del self._images[name]
         self._deleted_ids[topic_id] = None

@@ -15,8 +15,11 @@ from coordinator.runtime.tasks import spawn
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
-REFRESH_MS: Final = 300_000
-"""Between two lists of all topics."""
+REFRESH_MS_MIN: Final = 5_000
+REFRESH_MS_MAX: Final = 300_000
+"""Between two lists of all topics. Members of consumer groups do not look for new partitions themselves."""
+MS_A_PARTITION: Final = 10
+"""A list takes some ten microseconds for each partition: a thousandth of the time between two."""
 PAUSE_S: Final = 1.0
 """Between two questions, whatever clients name: so long an unknown topic stays unknown."""
 WITH_IDS: Final = 10
@@ -26,13 +29,20 @@ BY_ID: Final = 12
 log = structlog.get_logger(__name__)
 
 
+def refresh_ms_of(partition_count: int) -> int:
+    """The time between two lists of topics that have so many partitions."""
+    return min(max(REFRESH_MS_MIN, MS_A_PARTITION * partition_count), REFRESH_MS_MAX)
+
+
 class TopicWatch:
     """Asks for one ClusterTopics. `start` once the cluster has started, `close` at the end."""
 
-    def __init__(self, cluster: BackingCluster, topics: ClusterTopics, refresh_ms: int = REFRESH_MS) -> None:
+    def __init__(self, cluster: BackingCluster, topics: ClusterTopics, refresh_ms: int | None = None) -> None:
+        """Without `refresh_ms` lists are as far from each other as their size says."""
         self._cluster = cluster
         self._topics = topics
-        self._refresh_ms = refresh_ms
+        self._given_refresh_ms = refresh_ms
+        self._refresh_ms = 0
         self._listed_ms = 0
         self._is_wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -72,19 +82,33 @@ class TopicWatch:
                 await self._is_wanted.wait()
 
     async def _look(self) -> None:
-        now_ms = boot_ms()
+        """Ask, and go on with what has waited for it, also where there was no answer. Raises BackingError."""
         self._is_wanted.clear()
+        names, ids = self._topics.wanted(), self._topics.wanted_ids()
+        waiting = self._topics.waiting()
+        try:
+            await self._ask_about(names, ids)
+        finally:
+            for go_on in waiting:
+                asyncio.get_running_loop().call_soon(go_on)
+
+    async def _ask_about(self, names: list[str], ids: list[bytes]) -> None:
+        now_ms = boot_ms()
         if now_ms >= self._listed_ms + self._refresh_ms:
             await self._list(now_ms)
-        if names := self._topics.wanted():
+        if names:
             self._topics.learn(await self._ask([MetadataRequestTopic(name=name) for name in names], WITH_IDS))
-        if ids := self._topics.doubts(now_ms):
+        if ids := [*ids, *self._topics.doubts(now_ms)]:
             asked = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
             self._topics.judge(await self._ask(asked, BY_ID), now_ms)
 
     async def _list(self, now_ms: int) -> None:
-        self._topics.learn_all(await self._ask(None, WITH_IDS))
+        listed = await self._ask(None, WITH_IDS)
+        self._topics.learn_all(listed)
         self._listed_ms = now_ms
+        partition_count = sum(len(topic.partitions) for topic in listed.topics)
+        given_ms = self._given_refresh_ms
+        self._refresh_ms = refresh_ms_of(partition_count) if given_ms is None else given_ms
 
     async def _ask(self, topics: list[MetadataRequestTopic] | None, min_version: int) -> MetadataResponse:
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)

@@ -35,6 +35,7 @@ final class AdminWalk {
     private final TopicPartition partition;
     private final String live;
     private final String empty;
+    private final int nodes;
 
     AdminWalk(JsonNode config) {
         this.config = config;
@@ -43,6 +44,7 @@ final class AdminWalk {
         partition = new TopicPartition(config.get("topic").asText(), 0);
         live = config.get("live_group").asText();
         empty = config.get("empty_group").asText();
+        nodes = config.get("nodes").asInt();
     }
 
     void run() throws Exception {
@@ -88,7 +90,7 @@ final class AdminWalk {
         });
         Reporting.step("describe_cluster", () -> {
             DescribeClusterResult cluster = admin.describeCluster();
-            Reporting.requireEqual(get(cluster.nodes()).size(), 1, "nodes");
+            Reporting.requireEqual(get(cluster.nodes()).size(), nodes, "nodes");
             Reporting.require(!get(cluster.clusterId()).isEmpty() && get(cluster.controller()) != null, "cluster");
         });
     }
@@ -106,8 +108,10 @@ final class AdminWalk {
             ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, newTopic);
             var change = new AlterConfigOp(new ConfigEntry("retention.ms", "1234567"), AlterConfigOp.OpType.SET);
             get(admin.incrementalAlterConfigs(Map.of(resource, List.of(change))).all());
-            Config found = get(admin.describeConfigs(List.of(resource)).all()).get(resource);
-            Reporting.requireEqual(found.get("retention.ms").value(), "1234567", "retention.ms");
+            Reporting.eventually("the new retention.ms", () -> {
+                Config found = get(admin.describeConfigs(List.of(resource)).all()).get(resource);
+                return found.get("retention.ms").value().equals("1234567");
+            });
         });
     }
 

@@ -19,7 +19,7 @@ async def admin(config: Config) -> None:
     client = AIOKafkaAdminClient(bootstrap_servers=config["bootstrap"], client_id="aiokafka-admin")
     await client.start()
     topic = config["new_topic"]
-    await _topics(client, topic)
+    await _topics(client, topic, config["nodes"])
     await _configs(client, topic)
     await _partitions(client, topic)
     await _groups(client, config)
@@ -30,7 +30,7 @@ async def admin(config: Config) -> None:
     report("walked")
 
 
-async def _topics(client: AIOKafkaAdminClient, topic: str) -> None:
+async def _topics(client: AIOKafkaAdminClient, topic: str, nodes: int) -> None:
     new = NewTopic(topic, num_partitions=3, replication_factor=1, topic_configs={"retention.ms": "7654321"})
     with step("create_topics"):
         require_equal(_codes((await client.create_topics([new])).topic_errors), [0], "errors")
@@ -45,7 +45,7 @@ async def _topics(client: AIOKafkaAdminClient, topic: str) -> None:
         require_equal((described["topic"], partitions), (topic, [0, 1, 2]), "topic")
     with step("describe_cluster"):
         cluster = await client.describe_cluster()
-        require(cluster["cluster_id"] and len(cluster["brokers"]) == 1, cluster)
+        require(cluster["cluster_id"] and len(cluster["brokers"]) == nodes, cluster)
 
 
 async def _configs(client: AIOKafkaAdminClient, topic: str) -> None:

@@ -31,7 +31,7 @@ TIMEOUT_S = 60
 def admin(config: Config) -> None:
     client = AdminClient({"bootstrap.servers": config["bootstrap"], "client.id": "confluent-admin"})
     topic = config["new_topic"]
-    _topics(client, topic)
+    _topics(client, topic, config["nodes"])
     _configs(client, topic)
     _partitions(client, topic)
     _groups(client, config)
@@ -41,7 +41,7 @@ def admin(config: Config) -> None:
     report("walked")
 
 
-def _topics(client: AdminClient, topic: str) -> None:
+def _topics(client: AdminClient, topic: str, nodes: int) -> None:
     new = NewTopic(topic, num_partitions=3, replication_factor=1, config={"retention.ms": "7654321"})
     with step("create_topics"):
         client.create_topics([new], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
@@ -57,7 +57,9 @@ def _topics(client: AdminClient, topic: str) -> None:
         require(all(p.leader is not None and len(p.isr) == 1 for p in described.partitions), "leaders")
     with step("describe_cluster"):
         cluster = client.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S)
-        require(cluster.cluster_id and len(cluster.nodes) == 1 and cluster.controller is not None, cluster)
+        require(
+            cluster.cluster_id and len(cluster.nodes) == nodes and cluster.controller is not None, cluster
+        )
 
 
 def _configs(client: AdminClient, topic: str) -> None:

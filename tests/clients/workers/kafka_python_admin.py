@@ -17,7 +17,7 @@ T = TypeVar("T")
 def admin(config: Config) -> None:
     client = KafkaAdminClient(bootstrap_servers=config["bootstrap"], client_id="kafka-python-admin")
     topic = config["new_topic"]
-    _topics(client, topic)
+    _topics(client, topic, config["nodes"])
     _configs(client, topic)
     _partitions(client, topic)
     _groups(client, config)
@@ -28,7 +28,7 @@ def admin(config: Config) -> None:
     report("walked")
 
 
-def _topics(client: KafkaAdminClient, topic: str) -> None:
+def _topics(client: KafkaAdminClient, topic: str, nodes: int) -> None:
     new = {topic: {"num_partitions": 3, "replication_factor": 1, "configs": {"retention.ms": "7654321"}}}
     with step("create_topics"):
         client.create_topics(new, wait_for_metadata=True)
@@ -42,7 +42,7 @@ def _topics(client: KafkaAdminClient, topic: str) -> None:
         require_equal((described["name"], partitions), (topic, [0, 1, 2]), "topic")
     with step("describe_cluster"):
         cluster = client.describe_cluster()
-        require(cluster["cluster_id"] and len(cluster["brokers"]) == 1, cluster)
+        require(cluster["cluster_id"] and len(cluster["brokers"]) == nodes, cluster)
 
 
 def _configs(client: KafkaAdminClient, topic: str) -> None:
