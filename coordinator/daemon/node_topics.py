@@ -65,7 +65,7 @@ def _of_commit(request: OffsetCommitRequest) -> Iterator[NamedTopic]:
     for topic in request.topics:
         packed = as_packed(topic.partitions)
         if packed is not None:
-            highest = max(packed.columns["partition_index"])
+            highest = max(packed.columns["partition_index"], default=-1)
         else:
             highest = max((each.partition_index for each in topic.partitions), default=-1)
         yield NamedTopic(topic.name, topic.topic_id, highest + 1)
