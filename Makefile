@@ -29,7 +29,7 @@ ONLY ?=
 ALSO = compiled run-compiled wheel check format docs constraints clean demo demo-secure demo-cluster \
 	spoken test-backing test-gateway test-whole test-compiled test-compiled-rotation test-long test-long-rotation conformance simulation mutants mutants-rotation \
 	soak soak-backing soak-kill soak-log soak-disk soak-storms soak-migration soak-transactions \
-	fuzz-security bench bench-quick bench-quick-rotation bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed bench-gateway profile spark-cluster
+	fuzz-security bench bench-quick bench-quick-rotation bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed bench-gateway bench-cluster-growth profile spark-cluster
 .PHONY: help run test always $(ALSO)
 
 help:
@@ -267,6 +267,10 @@ bench-throughput: $(VENV)/.dev
 # What a gateway costs beside its Kafka asked directly, and what it costs a megabyte.
 bench-gateway: $(VENV)/.dev
 	$(BIN)/python -m bench.gateway
+
+# How the cost of nodes grows with nodes, shards and groups, to 100, 1,000 and a million (docs/cluster.md): ten minutes.
+bench-cluster-growth: $(VENV)/.dev
+	$(BIN)/python -m bench.cluster_growth
 
 # What a record costs Spark: in one process, on one worker and on two, and by the size of a history.
 bench-spark: $(VENV)/.dev
