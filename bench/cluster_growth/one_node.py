@@ -251,12 +251,13 @@ class World:
     # What the node does.
 
     async def start(self) -> None:
-        """Follow all logs."""
+        """Follow all logs, and read them to their ends."""
         endpoints = self.identities[0].endpoints
         await self.cluster.start()
         self.node._collector.start()
         self.node._log = self.node._follow(endpoints)
         await self.node._log.start()
+        await self.until(self.was_read)
 
     def hear(self, table: NodeTable) -> None:
         """The group of nodes has this table, and the other nodes have done what it says of them."""
@@ -331,8 +332,7 @@ class Asked:
 async def _measure(asked: Asked, clock: VirtualClock, loop: VirtualLoop) -> Measured:
     world = World(asked.size, clock, loop, asked.has_sessions)
     made = resident_bytes()
-    await world.start()
-    start = await world.span(world.until(world.was_read))
+    start = await world.span(world.start())
     followed = resident_bytes()
     world.hear(world.table)
     serving = await world.span(world.until(world.serves))

@@ -12,7 +12,7 @@ from typing import Final
 from bench.cluster_growth.one_node import BROKERS, Size
 from bench.cluster_growth.played_kafka import ROUND_TRIP_S
 from coordinator.backing.kafka.node_group import HEARTBEAT_MS, SESSION_TIMEOUT_MS
-from coordinator.backing.kafka.tail import LONGEST_WAIT_MS
+from coordinator.backing.kafka.tail import LONGEST_WAIT_MS, NEWS_EVERY_S
 from coordinator.backing.ownership import OwnershipTiming, with_drift
 
 TIMING: Final = OwnershipTiming()
@@ -21,13 +21,13 @@ TIMING: Final = OwnershipTiming()
 def fetches(size: Size, batches: float = 0, cpu_s: float = 0) -> float:
     """Fetches of one node a second: one at a time for each broker, which lasts LONGEST_WAIT_MS or until news.
 
-    News are the batches of all, and every `keep_alive_ms` the claim of each shard. No more than one comes in a
-    round trip and the time that the node needs for it.
+    News are the batches of all, and every `keep_alive_ms` the claim of each shard. They begin NEWS_EVERY_S apart,
+    or a round trip and the time that the node needs for one, if that is more.
     """
     news = (batches + size.shards / (TIMING.keep_alive_ms / 1000)) / BROKERS
     waits_s = LONGEST_WAIT_MS / 1000
     of_broker = news / (1 - exp(-news * waits_s)) if news else 1 / waits_s
-    return BROKERS * min(of_broker, 1 / (ROUND_TRIP_S + cpu_s))
+    return BROKERS * min(of_broker, 1 / max(NEWS_EVERY_S, ROUND_TRIP_S + cpu_s))
 
 
 def keep_alives(size: Size) -> float:

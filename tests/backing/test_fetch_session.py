@@ -9,6 +9,7 @@ import pytest
 
 from coordinator.backing import events
 from coordinator.backing.claims import Claim, ClaimKind, Writer
+from coordinator.backing.kafka import tail
 from coordinator.backing.kafka.cluster import BackingCluster, UnavailableError
 from coordinator.backing.kafka.fetched import Fetched
 from coordinator.backing.kafka.sender import Appending, Sender
@@ -57,7 +58,7 @@ class Cluster:
     def __init__(self) -> None:
         self.connection = object()
         self.asked: list[FetchRequest] = []
-        self.answers: list[FetchResponse | Exception] = []
+        self.answers: list[FetchResponse | BaseException] = []
         self.leaders = {0: BROKER, 1: BROKER, 2: BROKER}
         self.epoch = 5
 
@@ -73,7 +74,7 @@ class Cluster:
     async def ask_over(self, _: object, request: FetchRequest, **__: object) -> FetchResponse:
         self.asked.append(request)
         answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -203,6 +204,22 @@ async def test_the_epochs_of_a_session_begin_anew_at_one(world: World) -> None:
     await world.fetch(answer())
     await world.fetch(answer())
     assert world.session() == (SESSION, 1)
+
+
+async def test_fetches_are_apart_where_all_is_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is behind is read without a pause; else each batch of anybody would be a Fetch of every node."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    world.tail._led = {BROKER: [0, 1, 2]}
+    world.cluster.answers = [answer(0, 1, 2), answer(1, end=END + 1), answer(), asyncio.CancelledError()]
+    with pytest.raises(asyncio.CancelledError):
+        await world.tail._read(BROKER)
+    assert len(slept) == 2, "not behind the second, which did not reach the end"
+    assert all(0 < each <= tail.NEWS_EVERY_S for each in slept)
 
 
 async def test_an_owner_heeds_silence_as_often_as_its_lease_needs() -> None:

@@ -36,6 +36,8 @@ from protocol.records.batch import CorruptBatch
 
 LONGEST_WAIT_MS: Final = 500
 """For news: so often an owner that has nothing to write is proven to be the newest."""
+NEWS_EVERY_S: Final = 0.02
+"""Where all is read, Fetches at one broker are so far apart: else each batch of anybody is one of every node."""
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 PARTITION_BYTES_MAX: Final = 1024 * 1024
 RETRY_S: Final = 0.1
@@ -85,6 +87,9 @@ class Tail:
         self._led: dict[int, list[int]] = {}  # The partitions of each broker, as of the newest `start`.
         # By broker, with the connection over which it was opened.
         self._sessions: dict[int, tuple[OpenConnection, FetchSession]] = {}
+        self._behind: set[int] = (
+            set()
+        )  # The brokers at which the newest Fetch did not reach the end of all logs.
         self._complained: dict[str, str] = {}
 
     def start(self) -> None:
@@ -108,6 +113,7 @@ class Tail:
 
     async def _read(self, node_id: int) -> None:
         while partitions := self._led.get(node_id):
+            began_s = asyncio.get_running_loop().time()
             try:
                 is_well = await self._fetch(node_id, partitions)
             except BackingError as error:
@@ -116,6 +122,8 @@ class Tail:
             if not is_well:
                 self._cluster.refresh_soon()
                 await asyncio.sleep(RETRY_S)
+            elif node_id not in self._behind:
+                await asyncio.sleep(began_s + NEWS_EVERY_S - asyncio.get_running_loop().time())
 
     async def _fetch(self, node_id: int, partitions: Iterable[int]) -> bool:
         """One Fetch; whether the broker knew all partitions as its own. Raises UnavailableError."""
@@ -141,6 +149,12 @@ class Tail:
                 continue
             if (data := session.silent(answer, partition)) is not None:
                 is_well &= self._take(data, Where(asked, node_id, sent_ms))
+        self._behind.discard(node_id)
+        if any(
+            self._followers[each.partition_index].position < each.high_watermark
+            for each in partitions_of(answer)
+        ):
+            self._behind.add(node_id)
         return is_well
 
     async def catch_up(self, opened: OpenConnection, node_id: int, partitions: Iterable[int]) -> None:
