@@ -29,7 +29,7 @@ ONLY ?=
 ALSO = compiled run-compiled wheel check format docs constraints clean demo demo-secure demo-cluster \
 	spoken test-backing test-gateway test-whole test-compiled test-compiled-rotation test-long test-long-rotation conformance simulation mutants mutants-rotation \
 	soak soak-backing soak-kill soak-log soak-disk soak-storms soak-migration soak-transactions \
-	fuzz-security bench bench-quick bench-quick-rotation bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed bench-gateway bench-backed profile spark-cluster
+	fuzz-security bench bench-quick bench-quick-rotation bench-against bench-log bench-throughput bench-spark bench-metrics bench-observed bench-gateway bench-backed bench-cluster-growth profile spark-cluster
 .PHONY: help run test always $(ALSO)
 
 help:
@@ -273,6 +273,10 @@ bench-gateway: $(VENV)/.dev
 bench-backed: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
 	$(BIN)/python -m bench.backed_commits
+
+# How the cost of nodes grows with nodes, shards and groups, to 100, 1,000 and a million (docs/cluster.md): ten minutes.
+bench-cluster-growth: $(VENV)/.dev
+	$(BIN)/python -m bench.cluster_growth
 
 # What a record costs Spark: in one process, on one worker and on two, and by the size of a history.
 bench-spark: $(VENV)/.dev

@@ -57,6 +57,9 @@ from coordinator.backing.states import (
     OwnershipTrigger,
 )
 
+PROOFS_IN_LEASE: Final = 8
+"""So many come in the time of a lease at least, where as many Fetches do: some may be lost."""
+
 
 @dataclass(frozen=True, slots=True)
 class OwnershipTiming:
@@ -354,6 +357,16 @@ class Ownership:
     def _move(self, trigger: OwnershipTrigger) -> None:
         """Move along TRANSITIONS; the only code that assigns `state`."""
         self.state = TRANSITIONS[self.state, trigger]
+
+
+def heeds_silence(ownership: Ownership, now_ms: int) -> bool:
+    """Whether it counts that there was nothing new to read: not where a node knows all and owns nothing.
+
+    An owner is proven by it, but at every write of anybody that would be more often than leases need.
+    """
+    if ownership.state is ACTIVE:
+        return now_ms - ownership.lease.proven_ms >= ownership._timing.lease_ms // PROOFS_IN_LEASE
+    return ownership.state is not FOLLOWING or not ownership._is_caught_up
 
 
 def with_drift(lease_ms: int) -> int:

@@ -83,7 +83,7 @@ log = structlog.get_logger("muster.node")
 T = TypeVar("T")
 
 READ_S: Final = 5.0
-"""What a start waits for the logs to be read: who makes the table of the nodes has to know who owns what."""
+"""What a start waits for more of the logs: who makes the table of the nodes has to know who owns what."""
 RELEASE_S: Final = 1.0
 """What a stop waits for shards to be released: another node then claims them over their heads."""
 
@@ -299,7 +299,7 @@ class Node:
         own = NodeIdentity(
             self.node_id, uuid.uuid4().hex, self._clock.wall_ms(), endpoints, self._settings.broker_rack
         )
-        await self._until(lambda: all(driver.was_read for driver in self._drivers.values()), READ_S)
+        await self._read_all()
         on_table = partial(self._on_table, own)
         nodes = Nodes(own, self._topic.partition_count, self._owners, on_table, self._clock.wall_ms)
         self._join(nodes)
@@ -346,6 +346,15 @@ class Node:
         client = self._client
         self._group = NodeGroup(client.bootstrap, client.arguments, self._topic.name, nodes, self._end)
         self._group.start()
+
+    async def _read_all(self) -> None:
+        """Wait until the logs are read, as long as there is more of them every READ_S."""
+        before = -1
+        while (read := sum(driver.position for driver in self._drivers.values())) > before:
+            before = read
+            if await self._until(lambda: all(driver.was_read for driver in self._drivers.values()), READ_S):
+                return
+        log.warning("not all logs could be read: whose each shard is is not known to this node")
 
     async def _until(self, holds: Callable[[], bool], within_s: float) -> bool:
         """Wait until it holds, which a change of the drivers may bring about, but no longer than so."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ import pytest_asyncio
 
 from coordinator.backing.kafka.cluster import BackingCluster
 from coordinator.backing.kafka.topic import BackingTopic
+from coordinator.daemon import node as node_module
 from coordinator.daemon.node import Node
 from coordinator.daemon.node_backing import Backing, BackingClient
 from coordinator.history.events import History
@@ -135,3 +137,32 @@ async def test_shards_go_by_the_settings(node: Node) -> None:
     for runner in node.runtime.runners:
         assert runner.durable_log._queue._timeout_ms == 4321
         assert runner._open_batch._max_batch_bytes == 123_456
+
+
+async def test_a_start_waits_for_the_logs_as_long_as_there_is_more_of_them(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million groups take longer than any fixed time, and until then nobody's shards are known here."""
+    monkeypatch.setattr(node_module, "READ_S", 0.01)
+
+    class Driver:
+        """Reads a little each time that it is looked at, up to its end."""
+
+        def __init__(self, end: int) -> None:
+            self.end, self._read = end, 0
+
+        @property
+        def position(self) -> int:
+            self._read = min(self._read + 1, 5)
+            return self._read
+
+        @property
+        def was_read(self) -> bool:
+            return self._read >= self.end
+
+    for end, is_read in (4, True), (9, False):
+        driver = Driver(end)
+        monkeypatch.setattr(node, "_log", SimpleNamespace(drivers={0: driver}))
+        await node._read_all()
+        assert driver.was_read is is_read, "one that stands still is not waited for"
+    monkeypatch.setattr(node, "_log", None)

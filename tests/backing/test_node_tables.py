@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from random import Random
 from typing import cast
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from coordinator.backing import nodes
 from coordinator.backing.claims import Claim, ClaimKind, Endpoint
+from coordinator.backing.kafka import node_records
 from coordinator.backing.kafka.node_group import Nodes
 from coordinator.backing.kafka.node_records import (
     UnreadableNodeError,
@@ -132,6 +134,42 @@ def test_nodes_and_tables_are_read_as_they_were_written() -> None:
     assert decode_node(encode_node(own)) == own
     table = table_of(NODES, {}, PARTITIONS)
     assert decode_table(encode_table(table)) == table
+
+
+def many(count: int) -> list[NodeIdentity]:
+    """Nodes as they look: each has an incarnation of its own."""
+    random = Random(count)
+    return [replace(node(1_000_000 + each), incarnation=random.randbytes(16).hex()) for each in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("count", "shards", "version"), [(3, 50, 0), (10, 200, 0), (10, 1_000, 1), (100, 1_000, 1)]
+)
+def test_a_table_that_is_not_small_is_deflated(count: int, shards: int, version: int) -> None:
+    """A small one is not: a node of an older version could not read it."""
+    table = table_of(many(count), {}, shards)
+    content = encode_table(table)
+    assert content[:2] == bytes([0, version])
+    assert decode_table(content) == table
+
+
+def test_a_hundred_nodes_and_a_thousand_shards_fit_into_the_record_of_their_group() -> None:
+    """Each node is sent the table, and the broker keeps them together, in one record of 1 MiB at most."""
+    random = Random(7)
+    shown = many(100)
+    owners = {partition: random.choice(shown).node_id for partition in range(1_000)}
+    content = encode_table(table_of(shown, owners, 1_000))
+    assert 100 * (len(content) + len(encode_node(shown[0])) + 200) < 1_000_000
+
+
+def test_a_deflated_table_that_is_cut_damaged_or_endless_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = encode_table(table_of(many(100), {}, 1_000))
+    for bad in content[:-1], content[:2], content[:2] + b"no table":
+        with pytest.raises(UnreadableNodeError):
+            decode_table(bad)
+    monkeypatch.setattr(node_records, "INFLATED_BYTES_MAX", 10_000)
+    with pytest.raises(UnreadableNodeError):
+        decode_table(content)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,9 @@ class Follower:
     def __init__(self) -> None:
         self.given: list[Fetched] = []
 
+    def heeds_silence(self, now_ms: int) -> bool:
+        return True
+
     def on_fetched(self, fetched: Fetched) -> None:
         self.given.append(fetched)
 

@@ -6,6 +6,7 @@ more under a tag. What has a version that is not known here is not understood, a
 
 from __future__ import annotations
 
+import zlib
 from struct import Struct
 from typing import Any, Final, TypeVar
 
@@ -16,6 +17,12 @@ from protocol.codec.primitives import Int32, Int64
 from protocol.errors import DecodeError
 
 VERSION: Final = 0
+DEFLATED_VERSION: Final = 1
+"""Of a table: the body of version 0, deflated."""
+PLAIN_BYTES_MAX: Final = 2_048
+"""Of a table: about ten nodes and 200 shards."""
+INFLATED_BYTES_MAX: Final = 16 * 1024 * 1024
+"""What a deflated table may become: of 1,000 nodes and 100,000 shards it is half a MiB."""
 _PREFIX: Final = Struct(">h")
 T = TypeVar("T")
 
@@ -67,13 +74,29 @@ def encode_table(table: NodeTable) -> bytes:
     value = TableValue(
         nodes=[_value(node) for node in table.nodes], owners=list(table.owners), number=table.number
     )
-    return _PREFIX.pack(VERSION) + encode(value, VERSION)
+    body = encode(value, VERSION)
+    if len(body) <= PLAIN_BYTES_MAX:
+        return _PREFIX.pack(VERSION) + body
+    return _PREFIX.pack(DEFLATED_VERSION) + zlib.compress(body, zlib.Z_BEST_COMPRESSION)
 
 
 def decode_table(content: bytes | None) -> NodeTable:
     """Raises UnreadableNodeError."""
+    if content is not None and content[: _PREFIX.size] == _PREFIX.pack(DEFLATED_VERSION):
+        content = _PREFIX.pack(VERSION) + _inflated(content[_PREFIX.size :])
     value = _decoded(TableValue, content)
     return NodeTable(tuple(map(_identity, value.nodes)), tuple(value.owners), value.number)
+
+
+def _inflated(body: bytes) -> bytes:
+    inflating = zlib.decompressobj()
+    try:
+        inflated = inflating.decompress(body, INFLATED_BYTES_MAX)
+    except zlib.error as error:
+        raise UnreadableNodeError(str(error)) from None
+    if not inflating.eof:
+        raise UnreadableNodeError("it ends early, or is larger than any table")
+    return inflated
 
 
 def _decoded(kind: type[T], content: bytes | None) -> T:

@@ -141,17 +141,16 @@ class Sender:
         while self._waiting.get(node_id):
             try:
                 opened = await self._cluster.open(node_id, Lane.APPEND)
-                unread = [each for each in self._waiting[node_id] if not self._is_read(each, node_id, opened)]
+                known = list(self._waiting[node_id])  # What comes while these are read has a turn of its own.
+                unread = [each for each in known if not self._is_read(each, node_id, opened)]
                 if unread:
                     await self._catch_up(opened, node_id, unread)
             except BackingError as error:
                 self._fail(self._waiting.pop(node_id), str(error))
                 continue
-            batches = {
-                partition: batch
-                for partition, batch in self._waiting.pop(node_id).items()
-                if batch.is_wanted()
-            }
+            waiting = self._waiting[node_id]
+            taken = {partition: waiting.pop(partition) for partition in known}
+            batches = {partition: batch for partition, batch in taken.items() if batch.is_wanted()}
             ready = {
                 each: batches.pop(each) for each in list(batches) if self._is_read(each, node_id, opened)
             }

@@ -17,7 +17,7 @@ from coordinator.backing.kafka.cluster import BackingError
 from coordinator.backing.kafka.epochs import Epochs
 from coordinator.backing.kafka.fetched import Fetched, FetchedBatch
 from coordinator.backing.kafka.sender import Appending, Outcome, Sender
-from coordinator.backing.ownership import Ownership
+from coordinator.backing.ownership import Ownership, heeds_silence
 from coordinator.backing.states import ACTIVE, RELEASING
 from coordinator.runtime.clock import boot_ms
 from coordinator.runtime.tasks import spawn
@@ -135,6 +135,10 @@ class ShardDriver:
     def position(self) -> int:
         """The next offset to read."""
         return self._position
+
+    def heeds_silence(self, now_ms: int) -> bool:
+        """Whether an answer to a Fetch says something to it even if there is nothing new."""
+        return heeds_silence(self.ownership, now_ms) or not self.was_read
 
     def on_fetched(self, read: Fetched) -> None:
         """The answer to a Fetch at `position`. Raises CorruptBatch and DecodeError, and is where it was then."""

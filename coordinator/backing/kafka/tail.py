@@ -18,21 +18,33 @@ from coordinator.backing.kafka.cluster import (
     UnavailableError,
     error_of,
 )
+from coordinator.backing.kafka.fetch_session import Asked, FetchSession, partitions_of
 from coordinator.backing.kafka.fetched import Fetched, fetched
 from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.runtime.clock import boot_ms
 from coordinator.runtime.tasks import spawn
 from protocol.errors import DecodeError, ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
 from protocol.records.batch import CorruptBatch
 
 LONGEST_WAIT_MS: Final = 500
 """For news: so often an owner that has nothing to write is proven to be the newest."""
+NEWS_EVERY_S: Final = 0.02
+"""Where all is read, Fetches at one broker are so far apart: else each batch of anybody is one of every node."""
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 PARTITION_BYTES_MAX: Final = 1024 * 1024
 RETRY_S: Final = 0.1
 FETCH_BY_ID: Final = 13
 """The first version that names a topic by its id."""
+OUT_OF_SESSION: Final = -1
+"""The epoch of a Fetch that is in no session and asks for none."""
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +56,9 @@ class Follower(Protocol):
     def position(self) -> int:
         """The next offset to read."""
 
+    def heeds_silence(self, now_ms: int) -> bool:
+        """Whether it has to hear of an answer with nothing new: it proves an owner, or that all was read."""
+
     def on_fetched(self, fetched: Fetched) -> None:
         """The answer to a Fetch at `position`, as that was when it was asked. Raises CorruptBatch, DecodeError."""
 
@@ -54,10 +69,9 @@ class Follower(Protocol):
 class Where(NamedTuple):
     """What one partition was asked for, of whom and when."""
 
-    position: int
+    asked: Asked
     node_id: int
     sent_ms: int
-    leader_epoch: int
 
 
 class Tail:
@@ -70,13 +84,20 @@ class Tail:
         self._topic = topic
         self._followers = followers
         self._readers: dict[int, asyncio.Task[None]] = {}
+        self._led: dict[int, list[int]] = {}  # The partitions of each broker, as of the newest `start`.
+        # By broker, with the connection over which it was opened.
+        self._sessions: dict[int, tuple[OpenConnection, FetchSession]] = {}
+        # The brokers at which the newest Fetch did not reach the end of all logs.
+        self._behind: set[int] = set()
         self._complained: dict[str, str] = {}
 
     def start(self) -> None:
         """Also to be called when leaders may have changed: a broker that leads something new is read from."""
-        for node_id in {self._cluster.leader_of(partition) for partition in self._followers}:
-            if node_id is None:
-                continue
+        self._led = {}
+        for partition in self._followers:
+            if (leader := self._cluster.leader_of(partition)) is not None:
+                self._led.setdefault(leader, []).append(partition)
+        for node_id in self._led:
             reader = self._readers.get(node_id)
             if reader is None or reader.done():
                 self._readers[node_id] = spawn(self._read(node_id))
@@ -90,70 +111,101 @@ class Tail:
                 await reader
 
     async def _read(self, node_id: int) -> None:
-        while positions := self._positions_at(node_id):
+        while partitions := self._led.get(node_id):
+            began_s = asyncio.get_running_loop().time()
             try:
-                is_well = await self._fetch(node_id, positions)
+                is_well = await self._fetch(node_id, partitions)
             except BackingError as error:
                 self._complain(f"broker {node_id}", str(error))
                 is_well = False
             if not is_well:
                 self._cluster.refresh_soon()
                 await asyncio.sleep(RETRY_S)
+            elif node_id not in self._behind:
+                await asyncio.sleep(began_s + NEWS_EVERY_S - asyncio.get_running_loop().time())
 
-    def _positions_at(self, node_id: int) -> dict[int, int]:
-        """What to ask a broker for: of each partition that it leads, the offset."""
-        return {
-            partition: follower.position
-            for partition, follower in self._followers.items()
-            if self._cluster.leader_of(partition) == node_id
-        }
-
-    async def _fetch(self, node_id: int, positions: dict[int, int]) -> bool:
+    async def _fetch(self, node_id: int, partitions: Iterable[int]) -> bool:
         """One Fetch; whether the broker knew all partitions as its own. Raises UnavailableError."""
         opened = await self._cluster.open(node_id, Lane.TAIL)
-        return await self._fetch_over(opened, node_id, positions, LONGEST_WAIT_MS)
+        # It comes back when its answer was understood: without that nobody knows where the broker is in it.
+        of_connection, session = self._sessions.pop(node_id, (opened, FetchSession()))
+        if of_connection is not opened:
+            session = FetchSession()
+        wanted = self._asked(partitions)
+        changed, gone = session.changes(wanted)
+        request = self._request(changed, LONGEST_WAIT_MS)
+        request.session_id, request.session_epoch = session.session_id, session.epoch
+        if gone:
+            request.forgotten_topics_data = [ForgottenTopic(topic_id=self._topic.topic_id, partitions=gone)]
+        answer, sent_ms = await self._answer(opened, request)
+        named = session.take(answer)
+        self._sessions[node_id] = opened, session
+        is_well = self._take_all(answer, node_id, sent_ms, wanted)
+        for partition, asked in wanted.items():
+            if partition in named:
+                continue
+            if partition not in changed and not self._followers[partition].heeds_silence(sent_ms):
+                continue
+            if (data := session.silent(answer, partition)) is not None:
+                is_well &= self._take(data, Where(asked, node_id, sent_ms))
+        self._behind.discard(node_id)
+        if any(
+            self._followers[each.partition_index].position < each.high_watermark
+            for each in partitions_of(answer)
+        ):
+            self._behind.add(node_id)
+        return is_well
 
     async def catch_up(self, opened: OpenConnection, node_id: int, partitions: Iterable[int]) -> None:
         """Read on in these partitions over another connection, waiting for no news. Raises UnavailableError."""
-        positions = {partition: self._followers[partition].position for partition in partitions}
-        await self._fetch_over(opened, node_id, positions, 0)
+        wanted = self._asked(partitions)
+        answer, sent_ms = await self._answer(opened, self._request(wanted, 0))
+        self._take_all(answer, node_id, sent_ms, wanted)
 
-    async def _fetch_over(
-        self, opened: OpenConnection, node_id: int, positions: dict[int, int], wait_ms: int
-    ) -> bool:
-        epochs = {partition: self._cluster.leader_epoch_of(partition) for partition in positions}
-        asked = [
+    def _asked(self, partitions: Iterable[int]) -> dict[int, Asked]:
+        followers, epoch_of = self._followers, self._cluster.leader_epoch_of
+        return {each: Asked(followers[each].position, epoch_of(each)) for each in partitions}
+
+    def _request(self, wanted: Mapping[int, Asked], wait_ms: int) -> FetchRequest:
+        # By the topic's id: one that was deleted and made again under the same name is another log.
+        named = [
             FetchPartition(
                 partition=partition,
-                current_leader_epoch=epochs[partition],
-                fetch_offset=offset,
+                current_leader_epoch=asked.leader_epoch,
+                fetch_offset=asked.position,
                 partition_max_bytes=PARTITION_BYTES_MAX,
             )
-            for partition, offset in positions.items()
+            for partition, asked in wanted.items()
         ]
-        # By the topic's id: one that was deleted and made again under the same name is another log.
-        request = FetchRequest(
+        return FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=FETCH_BYTES_MAX,
-            topics=[FetchTopic(topic_id=self._topic.topic_id, partitions=asked)],
+            session_epoch=OUT_OF_SESSION,
+            topics=[FetchTopic(topic_id=self._topic.topic_id, partitions=named)] if named else [],
         )
+
+    async def _answer(self, opened: OpenConnection, request: FetchRequest) -> tuple[FetchResponse, int]:
+        """And when it was asked for."""
         sent_ms = boot_ms()
-        answer = await self._cluster.ask_over(opened, request, min_version=FETCH_BY_ID)
+        answer: FetchResponse = await self._cluster.ask_over(opened, request, min_version=FETCH_BY_ID)
         if answer.error_code != ErrorCode.NONE:
             raise UnavailableError(f"Fetch: {error_of(answer.error_code).name}")
+        return answer, sent_ms
+
+    def _take_all(
+        self, answer: FetchResponse, node_id: int, sent_ms: int, wanted: Mapping[int, Asked]
+    ) -> bool:
         is_well = True
-        for topic in answer.responses:
-            for data in topic.partitions:
-                partition = data.partition_index
-                where = Where(positions[partition], node_id, sent_ms, epochs[partition])
-                is_well &= self._take(data, where)
+        for data in partitions_of(answer):
+            if (asked := wanted.get(data.partition_index)) is not None:
+                is_well &= self._take(data, Where(asked, node_id, sent_ms))
         return is_well
 
     def _take(self, data: PartitionData, where: Where) -> bool:
         partition, about = data.partition_index, f"partition {data.partition_index}"
         follower = self._followers[partition]
-        if follower.position != where.position:
+        if follower.position != where.asked.position:
             return True  # It has begun anew meanwhile, or read this over another connection.
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             follower.on_position_gone(data.log_start_offset, data.high_watermark)
@@ -162,7 +214,8 @@ class Tail:
             self._complain(about, error_of(data.error_code).name)
             return False
         try:
-            follower.on_fetched(fetched(data, *where))
+            (position, leader_epoch), node_id, sent_ms = where
+            follower.on_fetched(fetched(data, position, node_id, sent_ms, leader_epoch))
         except (CorruptBatch, DecodeError, UnreadableClaimError) as error:
             self._complain(about, str(error))  # It stays where it is, and the others are read on.
             return False
