@@ -95,8 +95,7 @@ class WorkFinished:
 class TopicDeleted:
     """A topic was deleted: the shard is to remove offsets committed for it (docs/kafka.md O23)."""
 
-    topic: str
-    """Empty where only its id is known."""
+    topic: str  # Empty where only its id is known.
     topic_id: bytes
     wall_ms: int
 
