@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from coordinator.gateway import answers
+from coordinator.gateway import answers, node_settings
 from coordinator.gateway.addresses import Addresses
 from coordinator.server.find_coordinator import BATCHED_SINCE, FindCoordinator
 from protocol.error_responses import error_response
@@ -28,6 +28,7 @@ from protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.offset_fetch import OffsetFetchRequest
 
@@ -76,6 +77,9 @@ class Front:
             return PassedOn(request, partial(answers.describe_cluster, addresses=self._addresses))
         if isinstance(request, DescribeQuorumRequest):
             return PassedOn(request, answers.describe_quorum)
+        if isinstance(request, IncrementalAlterConfigsRequest):
+            answer = node_settings.altered(request, [node.node_id for node in self._addresses.nodes()])
+            return PassedOn(request, unchanged) if answer is None else Answered(answer)
         if isinstance(request, ApiVersionsRequest):
             return PassedOn(request, answers.api_versions)
         if isinstance(request, FindCoordinatorRequest):

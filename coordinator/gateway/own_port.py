@@ -23,6 +23,7 @@ from coordinator.gateway.allowed import (
     DESCRIBE_QUORUM,
     FETCH,
     FIND_COORDINATOR,
+    INCREMENTAL_ALTER_CONFIGS,
     LIST_GROUPS,
     LIST_TRANSACTIONS,
     METADATA,
@@ -45,14 +46,23 @@ from protocol.error_responses import error_response
 from protocol.errors import DecodeError, EncodeError, ErrorCode
 from protocol.framing import REQUEST_HEADER, SIZE, decode_response, encode_request
 from protocol.messages import RESPONSES
-from protocol.messages.describe_log_dirs import DescribeLogDirsResponse
+from protocol.messages.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
 from protocol.messages.list_transactions import ListTransactionsResponse
 
+NO_LOG_DIR: Final = "none"
+"""The directory of a node, in which there is nothing. Java's client takes no directory for a refusal."""
 ANSWER_TIMEOUT_S: Final = 120.0
 """For a request: administrators give theirs a minute."""
 
 _READ_HERE: Final = frozenset(
-    {METADATA, FIND_COORDINATOR, ADD_OFFSETS_TO_TXN, DESCRIBE_CLUSTER, DESCRIBE_QUORUM}
+    {
+        METADATA,
+        FIND_COORDINATOR,
+        ADD_OFFSETS_TO_TXN,
+        INCREMENTAL_ALTER_CONFIGS,
+        DESCRIBE_CLUSTER,
+        DESCRIBE_QUORUM,
+    }
 )
 
 
@@ -184,7 +194,9 @@ class OwnPort:
         handlers |= dict.fromkeys(self.versions, self.pass_on)
         handlers |= dict.fromkeys(_READ_HERE, self.read)
         handlers |= dict.fromkeys((PRODUCE, FETCH), self.refuse_data)
-        handlers[DESCRIBE_LOG_DIRS] = lambda _, pending: pending.reply(DescribeLogDirsResponse())
+        handlers[DESCRIBE_LOG_DIRS] = lambda _, pending: pending.reply(
+            DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=NO_LOG_DIR)])
+        )
         handlers[LIST_TRANSACTIONS] = lambda _, pending: pending.reply(ListTransactionsResponse())
         return handlers
 

@@ -42,6 +42,11 @@ DIFFERENCES: Final = (
         "`transaction.version` is not shown: clients would commit offsets in transactions without announcing them",
     ),
     Difference(
+        "test_admin_tools",
+        "test_features_are_described_and_downgraded",
+        "`transaction.version` is not shown, as above",
+    ),
+    Difference(
         "test_client_metrics", "*", "a node collects no metrics of clients: its tests start a Muster", False
     ),
     Difference("test_full_disk", "*", "a node has no disk", False),

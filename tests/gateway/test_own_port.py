@@ -17,6 +17,7 @@ from coordinator.gateway.allowed import (
     PRODUCE,
     TXN_OFFSET_COMMIT,
 )
+from coordinator.gateway.node_settings import REFUSAL
 from coordinator.gateway.own_port import OwnPort
 from coordinator.server.api_table import api_table
 from coordinator.server.connection import Connection
@@ -30,6 +31,12 @@ from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsRes
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.incremental_alter_configs import (
+    ConfigOperation,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from protocol.messages.list_transactions import ListTransactionsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from protocol.messages.produce import ProduceRequest
@@ -40,7 +47,7 @@ from protocol.messages.txn_offset_commit import (
 )
 from protocol.messages.versions import SUPPORTED
 from tests.gateway.doubles import Broker, BrokerTransport
-from tests.gateway.parts import BROKER, GATEWAY_HOST, SECRET, SECRET_PORT, front
+from tests.gateway.parts import BROKER, GATEWAY_HOST, NODE, OTHER_NODE, SECRET, SECRET_PORT, front
 from tests.gateway.test_connection import turn
 from tests.server.test_connection import FakeServer, FakeTransport
 
@@ -184,11 +191,46 @@ async def test_data_that_comes_here_ends_its_connection_and_reaches_no_broker(as
 async def test_what_is_asked_of_each_broker_a_node_does_not_answer_for_one_of_them() -> None:
     way = Way()
     await way.ask(DescribeLogDirsRequest(topics=None), 4)
-    assert way.answered(DESCRIBE_LOG_DIRS, 4).results == []
+    (directory,) = way.answered(DESCRIBE_LOG_DIRS, 4).results
+    assert (directory.error_code, directory.topics) == (0, [])
     way.client.written = b""
     await way.ask(ListTransactionsRequest(), 1)
     assert way.answered(LIST_TRANSACTIONS, 1).transaction_states == []
     assert way.broker.asked_for == []
+
+
+def alteration(*changes: tuple[int, str, ConfigOperation]) -> IncrementalAlterConfigsRequest:
+    """Of one setting each: kind and name of the resource, and what is done."""
+    resources = [
+        IncrementalAlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[IncrementalAlterableConfig(name="x", config_operation=operation, value=None)],
+        )
+        for kind, name, operation in changes
+    ]
+    return IncrementalAlterConfigsRequest(resources=resources)
+
+
+@pytest.mark.asyncio
+async def test_settings_of_a_node_are_removed_already_and_no_others_are_made() -> None:
+    way = Way()
+    removes, sets = (4, str(NODE), ConfigOperation.DELETE), (4, str(OTHER_NODE), ConfigOperation.SET)
+    await way.ask(alteration(removes, sets), 1)
+    done, refused = way.answered(44, 1).responses
+    assert (done.error_code, done.resource_name) == (0, str(NODE))
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, REFUSAL)
+    assert way.broker.asked_for == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("asked", [(4, str(BROKER)), (4, ""), (2, str(NODE))])
+async def test_settings_of_brokers_and_topics_are_altered_there(asked: tuple[int, str]) -> None:
+    way = Way()
+    await way.ask(alteration((*asked, ConfigOperation.DELETE)), 1)
+    assert way.broker.transport.written == encode_request(
+        alteration((*asked, ConfigOperation.DELETE)), 1, 7, "me"
+    )
 
 
 @pytest.mark.asyncio
