@@ -34,6 +34,7 @@ from coordinator.backing.states import FOLLOWING
 from coordinator.daemon.gateway import Behind, Gateway, look_behind, refuse_as_gateway
 from coordinator.daemon.node_apis import NodeApis
 from coordinator.daemon.node_backing import Backing, BackingClient
+from coordinator.daemon.node_group_settings import NodeGroupSettings
 from coordinator.daemon.node_refusals import refuse_what_is_not_there
 from coordinator.daemon.node_status import NodeStatus, NoTopics
 from coordinator.daemon.routing import Routing
@@ -45,7 +46,7 @@ from coordinator.history.topic import history_topic_config
 from coordinator.history.writer import HistoryWriter
 from coordinator.metrics.daemon_series import Parts
 from coordinator.metrics.metrics import Metrics
-from coordinator.part_settings import consumer_group_settings, group_settings
+from coordinator.part_settings import group_settings
 from coordinator.runtime.clock import Clock, boot_ms, boot_ns
 from coordinator.runtime.collector import Collector
 from coordinator.runtime.group_runner import GroupRunner
@@ -181,6 +182,7 @@ class Node:
         self._observe(History(settings.muster_history_events_per_group))
         self.topics = ClusterTopics(self._on_topic_deleted)
         self._watch = TopicWatch(cluster, self.topics)
+        self._consumers = NodeGroupSettings(cluster, settings)
         self.placement = Placement(self._own_node(), controller_id=NO_LEADER)
         self._gateway: Gateway | None = None
         self.server = self._server(backing.behind)
@@ -199,7 +201,7 @@ class Node:
 
     def _server(self, behind: Behind | None) -> Server:
         find = FindCoordinator(self.placement, {GROUP_METADATA_TOPIC: self._topic.partition_count})
-        assignors = consumer_group_settings(self._settings).assignors
+        assignors = self._consumers.in_force.assignors
         groups = GroupApis(self.runtime, self._has_consumer_groups, assignors=assignors)
         if behind is None:
             apis = NodeApis(self.placement, self.topics, lambda: self._cluster.cluster_id)
@@ -239,7 +241,7 @@ class Node:
 
     def _make_shards(self) -> dict[int, BackedShard]:
         room = Room()
-        settings, consumers = group_settings(self._settings), consumer_group_settings(self._settings)
+        settings, consumers = group_settings(self._settings), self._consumers.in_force
         kind = group_shards(lambda partition: Shard(partition, settings, self.topics, consumers))
         shards = {}
         for partition in range(self._topic.partition_count):
@@ -274,6 +276,7 @@ class Node:
         loop = asyncio.get_running_loop()
         self._stop_seeing_turns = see_turns(loop, self.turn_watch.turn_ended)
         await self._watch.start()
+        await self._consumers.start()
         settings = self._settings
         await self._events.open(
             history_topic_config(
@@ -412,6 +415,7 @@ class Node:
             await asyncio.gather(self._leave(), self._release())
             await self._log.close()
         await self._watch.close()
+        await self._consumers.close()
         await self.server.stop_listening()
         self.server.stop_reading()
         self._collector.stop()
