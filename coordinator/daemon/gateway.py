@@ -32,6 +32,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.acls import DescribeAclsRequest, DescribeAclsResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.messages.metadata import MetadataResponse
 
 _ANY: Final = 1
 """The kind of resource, pattern, operation and permission that stands for all."""
@@ -165,6 +166,10 @@ class Gateway:
         self._front.on_refused_transaction = self._on_refused
         self._own = OwnPort(self._front, self.ports, behind.versions, lambda: server().memory_pool)
         self._refused: dict[str, None] = {}
+
+    def show_metadata(self, learn: Callable[[MetadataResponse], None]) -> None:
+        """Have `learn` called with whatever clients are shown of topics, before they are."""
+        self._front.on_metadata = learn
 
     def table(self, groups: GroupApis) -> dict[int, Api]:
         """The API table of the node's own port."""

@@ -209,6 +209,7 @@ class Node:
             table = api_table(handlers, groups.prepare(), self._features, groups.counts)
         else:
             gateway = Gateway(self._settings, behind, find, self.placement, lambda: self.server)
+            gateway.show_metadata(self.topics.learn)
             table = gateway.table(groups)
             self._gateway = gateway
         return Server(table, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)

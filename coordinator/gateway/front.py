@@ -27,7 +27,7 @@ from protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from protocol.messages.metadata import MetadataRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.offset_fetch import OffsetFetchRequest
 
 BATCHED_OFFSET_FETCH_SINCE: Final = 8
@@ -64,11 +64,13 @@ class Front:
         self._listener = listener
         self.on_refused_transaction: Callable[[str, str], None] = lambda transactional_id, group_id: None
         """Called with the transactional id and the group of what is refused."""
+        self.on_metadata: Callable[[MetadataResponse], None] = lambda response: None
+        """Called with what brokers say of topics, before a client is shown it: it may name them to us at once."""
 
     def treat(self, request: Any, version: int) -> Answered | PassedOn:
         """What becomes of a request that is read on its way to a broker."""
         if isinstance(request, MetadataRequest):
-            return PassedOn(request, partial(answers.metadata, addresses=self._addresses))
+            return PassedOn(request, self._metadata)
         if isinstance(request, DescribeClusterRequest):
             return PassedOn(request, partial(answers.describe_cluster, addresses=self._addresses))
         if isinstance(request, ApiVersionsRequest):
@@ -80,6 +82,10 @@ class Front:
         if any(map(self.is_ours, groups_of(request, version))):
             return Answered(error_response(request, ErrorCode.NOT_COORDINATOR, version))
         return PassedOn(request, unchanged)
+
+    def _metadata(self, response: MetadataResponse) -> MetadataResponse:
+        self.on_metadata(response)
+        return answers.metadata(response, self._addresses)
 
     def _add_offsets(self, request: Any, version: int) -> Answered | PassedOn:
         """Transactions do not reach the offsets of our groups: who begins one is told before anything is lost."""

@@ -181,3 +181,13 @@ def test_a_topic_with_an_error_is_not_learned(known: Known) -> None:
     refused = MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name="c")
     known.topics.learn(answer(refused))
     assert known.topics.image("c") is None
+
+
+def test_a_name_that_a_broker_does_not_know_is_looked_into_and_nothing_more(known: Known) -> None:
+    topics, asked = known.topics, []
+    topics.on_wanted = lambda: asked.append(True)
+    gone = MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name="a")
+    never = MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name="never")
+    topics.learn(answer(gone, never))
+    assert (topics.doubts(0), asked) == ([A], [True])
+    assert topics.partition_count("a") == 2

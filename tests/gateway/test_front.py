@@ -26,6 +26,7 @@ from protocol.messages.find_coordinator import (
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.leave_group import LeaveGroupRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -194,3 +195,13 @@ def test_keys_of_both_are_asked_for_where_they_are_and_answered_in_their_order()
         ("ours", OTHER_NODE),
     ]
     assert SECRET not in repr(answer)
+
+
+def test_what_a_client_is_shown_of_topics_is_known_before_it_sees_it() -> None:
+    treats, known = front(), []
+    treats.on_metadata = lambda response: known.append([each.name for each in response.topics])
+    passed = treats.treat(MetadataRequest(topics=[]), 12)
+    assert isinstance(passed, PassedOn)
+    assert known == []
+    passed.rewrite(MetadataResponse(topics=[MetadataResponseTopic(name="orders")]))
+    assert known == [["orders"]]

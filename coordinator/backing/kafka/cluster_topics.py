@@ -107,11 +107,13 @@ class ClusterTopics:
             self._doubts.setdefault(topic_id, None)
 
     def learn(self, answer: MetadataResponse) -> None:
-        """Take in the topics of an answer that have no error."""
+        """Take in the topics of an answer without an error; one that is known here and not there is in doubt."""
         racks = {broker.node_id: broker.rack for broker in answer.brokers}
         for topic in answer.topics:
             if topic.error_code == ErrorCode.NONE and topic.name and topic.topic_id != ZERO_UUID:
                 self._learn(TopicImage(topic.name, topic.topic_id, _racks(topic, racks)))
+            elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name in self._images:
+                self.doubt(self._images[topic.name].topic_id)
 
     def judge(self, answer: MetadataResponse, now_ms: int) -> None:
         """Take in what was answered about ids in doubt: what is unknown twice, long enough apart, is gone."""
