@@ -180,7 +180,7 @@ class Node:
         )
         self._log: BackingLog | None = None
         self._observe(History(settings.muster_history_events_per_group))
-        self.topics = ClusterTopics(self._on_topic_deleted)
+        self.topics = ClusterTopics(self._on_topic_deleted, settings.muster_topic_deletion_confirm_ms)
         self._watch = TopicWatch(cluster, self.topics)
         self._consumers = NodeGroupSettings(cluster, settings)
         self.placement = Placement(self._own_node(), controller_id=NO_LEADER)

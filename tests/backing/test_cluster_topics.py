@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.backing.kafka.cluster_topics import CONFIRM_MS, WANTED_MAX, ClusterTopics
+from coordinator.backing.kafka.cluster_topics import WANTED_MAX, ClusterTopics
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
     MetadataResponse,
@@ -13,6 +13,7 @@ from protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
+CONFIRM_MS = 30_000
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
 BROKERS = [
     MetadataResponseBroker(node_id=1, host="h", port=1, rack="r1"),
@@ -42,7 +43,7 @@ class Known:
 
     def __init__(self) -> None:
         self.deleted: list[tuple[str, bytes]] = []
-        self.topics = ClusterTopics(lambda name, topic_id: self.deleted.append((name, topic_id)))
+        self.topics = ClusterTopics(lambda name, topic_id: self.deleted.append((name, topic_id)), CONFIRM_MS)
 
 
 @pytest.fixture

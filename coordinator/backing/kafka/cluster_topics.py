@@ -14,8 +14,6 @@ from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
-CONFIRM_MS: Final = 30_000
-"""So long after an id was unknown it has to be unknown still: a broker hears of a new topic much sooner."""
 WANTED_MAX: Final = 1_000
 """Names that clients gave and nobody knows, remembered until they are asked about."""
 REMEMBERED_DELETIONS: Final = 10_000
@@ -25,9 +23,12 @@ OnDeleted = Callable[[str, bytes], None]
 
 
 class ClusterTopics:
-    """A TopicCatalog of another cluster's topics. What it does not know yet it wants to be asked about."""
+    """A TopicCatalog of another cluster's topics. What it does not know yet it wants to be asked about.
 
-    def __init__(self, on_deleted: OnDeleted, confirm_ms: int = CONFIRM_MS) -> None:
+    `confirm_ms` after an id was unknown it has to be unknown still: a broker hears of a new topic sooner.
+    """
+
+    def __init__(self, on_deleted: OnDeleted, confirm_ms: int) -> None:
         self._images: dict[str, TopicImage] = {}
         self._names: dict[bytes, str] = {}
         self._doubts: dict[bytes, int | None] = {}  # When an id was unknown first, if it was.
