@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from coordinator.groups.consumer.classic_checks import MigrationPolicy
-from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings
+from coordinator.groups.consumer.shard_groups import ConsumerGroupSettings, GroupOverrides
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.settings.group_kinds import assignor_names
 from coordinator.settings.model import Settings, option_name
@@ -62,6 +63,12 @@ def consumer_group_settings(settings: Settings) -> ConsumerGroupSettings:
         migration_policy=MigrationPolicy(settings.group_consumer_migration_policy),
         classic_max_size=settings.group_max_size,
     )
+
+
+def group_overrides(numbers: Mapping[str, int]) -> GroupOverrides:
+    """Return what is set for one consumer group, by the names that tools give it."""
+    names = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+    return GroupOverrides(*(numbers.get(f"consumer.{name}") for name in names))
 
 
 def transaction_settings(settings: Settings) -> TransactionSettings:

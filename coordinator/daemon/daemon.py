@@ -23,7 +23,6 @@ from coordinator.data.fetch_sessions import FetchSessions
 from coordinator.data.markers import Markers
 from coordinator.data.producer_ids import ProducerIds
 from coordinator.effects import HistoryRow
-from coordinator.groups.consumer.shard_groups import GroupOverrides
 from coordinator.groups.partitioning import partition_for
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.history.events import History
@@ -33,6 +32,7 @@ from coordinator.metrics.daemon_series import Parts
 from coordinator.metrics.metrics import Metrics
 from coordinator.part_settings import (
     consumer_group_settings,
+    group_overrides,
     group_settings,
     shown_configs,
     topic_settings,
@@ -321,9 +321,7 @@ class Daemon:
     def _on_group_altered(self, group_id: str) -> None:
         """Have the shards go by what is set for a consumer group, from its next heartbeat on."""
         numbers = self.registry.groups.numbers_in_force(group_id, self.registry.settings)
-        names = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
-        own = GroupOverrides(*(numbers.get(f"consumer.{name}") for name in names))
-        self._consumer_settings.override(group_id, own)
+        self._consumer_settings.override(group_id, group_overrides(numbers))
 
     def _metrics(self) -> Metrics:
         flushes = {

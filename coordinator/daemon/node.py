@@ -34,6 +34,7 @@ from coordinator.backing.states import FOLLOWING
 from coordinator.daemon.gateway import Behind, Gateway, look_behind, refuse_as_gateway
 from coordinator.daemon.node_apis import NodeApis
 from coordinator.daemon.node_backing import Backing, BackingClient
+from coordinator.daemon.node_group_settings import NodeGroupSettings
 from coordinator.daemon.node_refusals import refuse_what_is_not_there
 from coordinator.daemon.node_status import NodeStatus, NoTopics
 from coordinator.daemon.node_topics import TopicsFirst
@@ -46,7 +47,7 @@ from coordinator.history.topic import history_topic_config
 from coordinator.history.writer import HistoryWriter
 from coordinator.metrics.daemon_series import Parts
 from coordinator.metrics.metrics import Metrics
-from coordinator.part_settings import consumer_group_settings, group_settings
+from coordinator.part_settings import group_settings
 from coordinator.runtime.clock import Clock, boot_ms, boot_ns
 from coordinator.runtime.collector import Collector
 from coordinator.runtime.group_runner import GroupRunner
@@ -180,8 +181,9 @@ class Node:
         )
         self._log: BackingLog | None = None
         self._observe(History(settings.muster_history_events_per_group))
-        self.topics = ClusterTopics(self._on_topic_deleted)
+        self.topics = ClusterTopics(self._on_topic_deleted, settings.muster_topic_deletion_confirm_ms)
         self._watch = TopicWatch(cluster, self.topics)
+        self._consumers = NodeGroupSettings(cluster, settings)
         self.placement = Placement(self._own_node(), controller_id=NO_LEADER)
         self._gateway: Gateway | None = None
         self.server = self._server(backing.behind)
@@ -200,7 +202,7 @@ class Node:
 
     def _server(self, behind: Behind | None) -> Server:
         find = FindCoordinator(self.placement, {GROUP_METADATA_TOPIC: self._topic.partition_count})
-        assignors = consumer_group_settings(self._settings).assignors
+        assignors = self._consumers.in_force.assignors
         groups = GroupApis(self.runtime, self._has_consumer_groups, assignors=assignors)
         topics_first = TopicsFirst(self.topics, self._settings.offsets_commit_timeout_ms / 1_000)
         of_groups = topics_first.handlers(groups.handlers())
@@ -210,7 +212,7 @@ class Node:
             table = api_table(handlers, groups.prepare(), self._features, groups.counts)
         else:
             gateway = Gateway(self._settings, behind, find, self.placement, lambda: self.server)
-            gateway.on_metadata(self.topics.overhear)
+            gateway.on_metadata(self.topics.learn)
             table = gateway.table(of_groups, groups)
             self._gateway = gateway
         return Server(table, self._settings, self._clock, self.runtime.set_timer, self._readers, self._turn)
@@ -243,7 +245,7 @@ class Node:
 
     def _make_shards(self) -> dict[int, BackedShard]:
         room = Room()
-        settings, consumers = group_settings(self._settings), consumer_group_settings(self._settings)
+        settings, consumers = group_settings(self._settings), self._consumers.in_force
         kind = group_shards(lambda partition: Shard(partition, settings, self.topics, consumers))
         shards = {}
         for partition in range(self._topic.partition_count):
@@ -278,6 +280,7 @@ class Node:
         loop = asyncio.get_running_loop()
         self._stop_seeing_turns = see_turns(loop, self.turn_watch.turn_ended)
         await self._watch.start()
+        await self._consumers.start()
         settings = self._settings
         await self._events.open(
             history_topic_config(
@@ -425,6 +428,7 @@ class Node:
             await asyncio.gather(self._leave(), self._release())
             await self._log.close()
         await self._watch.close()
+        await self._consumers.close()
         await self.server.stop_listening()
         self.server.stop_reading()
         self._collector.stop()

@@ -67,7 +67,7 @@ class Front:
         self.on_refused_transaction: Callable[[str, str], None] = lambda transactional_id, group_id: None
         """Called with the transactional id and the group of what is refused."""
         self.on_metadata: Callable[[MetadataResponse], None] = lambda response: None
-        """Called with each answer to Metadata before it is changed."""
+        """Called with what brokers say of topics, before a client is shown it: it may name them to us at once."""
 
     def treat(self, request: Any, version: int) -> Answered | PassedOn:
         """What becomes of a request that is read on its way to a broker."""

@@ -39,6 +39,12 @@ class BackingSettings(BaseModel):
         1_000_000,
         description="Likewise: what is added to node.id for the id that clients see. Above all ids of brokers.",
     )
+    muster_topic_deletion_confirm_ms: Annotated[int, Whole(500, 3_600_000)] = Field(
+        30_000,
+        description="Likewise: for so long a topic whose id a broker does not know has to stay unknown before it "
+        "counts as deleted, and its offsets are removed. A broker may hear of a new topic that much later than "
+        "another.",
+    )
     muster_clients: Annotated[str, Choice(("delegated", GATEWAY))] = Field(
         "delegated",
         description="Likewise: how clients come here. `delegated`: who answers FindCoordinator for them sends "

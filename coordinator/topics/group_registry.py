@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -25,16 +26,21 @@ class GroupRegistry(ResourceRegistry):
 
     def numbers_in_force(self, group_id: str, settings: TopicSettings) -> dict[str, int]:
         """Return the numbers that are set for a group, moved within the broker's bounds of this start."""
-        texts = dict(self.texts(group_id))
-        for key in BOUNDED:
-            if key.name not in texts:
-                continue
-            value = int(texts[key.name])
-            in_force = within_bounds(key, value, settings)
-            if in_force != value:
-                words = "a group's setting is beyond the broker's bounds"
-                log.warning(words, group=group_id, setting=key.name, value=value, in_force=in_force)
-            texts[key.name] = str(in_force)
-        for problem in pair_problems(texts, settings):
-            log.warning("a group's settings do not fit together", group=group_id, problem=problem)
-        return {key.name: int(texts[key.name]) for key in BOUNDED if key.name in texts}
+        return numbers_in_force(group_id, self.texts(group_id), settings)
+
+
+def numbers_in_force(group_id: str, given: Mapping[str, str], settings: TopicSettings) -> dict[str, int]:
+    """Return the numbers among what is set for a group, moved within the bounds of `settings`."""
+    texts = dict(given)
+    for key in BOUNDED:
+        if key.name not in texts:
+            continue
+        value = int(texts[key.name])
+        in_force = within_bounds(key, value, settings)
+        if in_force != value:
+            words = "a group's setting is beyond the broker's bounds"
+            log.warning(words, group=group_id, setting=key.name, value=value, in_force=in_force)
+        texts[key.name] = str(in_force)
+    for problem in pair_problems(texts, settings):
+        log.warning("a group's settings do not fit together", group=group_id, problem=problem)
+    return {key.name: int(texts[key.name]) for key in BOUNDED if key.name in texts}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.backing.kafka.cluster_topics import CONFIRM_MS, WANTED_MAX, ClusterTopics, NamedTopic
+from coordinator.backing.kafka.cluster_topics import WANTED_MAX, ClusterTopics, NamedTopic
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
     MetadataResponse,
@@ -13,6 +13,7 @@ from protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
+CONFIRM_MS = 30_000
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
 BROKERS = [
     MetadataResponseBroker(node_id=1, host="h", port=1, rack="r1"),
@@ -42,7 +43,7 @@ class Known:
 
     def __init__(self) -> None:
         self.deleted: list[tuple[str, bytes]] = []
-        self.topics = ClusterTopics(lambda name, topic_id: self.deleted.append((name, topic_id)))
+        self.topics = ClusterTopics(lambda name, topic_id: self.deleted.append((name, topic_id)), CONFIRM_MS)
 
 
 @pytest.fixture
@@ -196,18 +197,6 @@ def test_who_waits_for_an_answer_is_called_with_the_next_one_that_was_asked_for(
     assert topics.waiting() == []
 
 
-def test_what_a_client_is_told_is_known_and_what_it_was_not_told_is_in_doubt(known: Known) -> None:
-    topics = known.topics
-    gone, never = (
-        MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
-        for name in ("b", "never")
-    )
-    topics.overhear(answer(topic("a", A, [1], [1], [1]), gone, never))
-    assert topics.partition_count("a") == 3
-    assert topics.doubts(0) == [B]
-    assert topics.partition_count("b") == 1
-
-
 def test_a_topic_with_an_error_is_not_learned(known: Known) -> None:
     refused = MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name="c")
     known.topics.learn(answer(refused))
@@ -234,3 +223,13 @@ def test_an_id_of_stored_offsets_whose_topic_is_found_is_not_in_doubt(known: Kno
     assert not topics.was_deleted(C)
     topics.judge(answer(topic("c", C)), 0)
     assert (topics.doubts(CONFIRM_MS), topics.topic_name(C), known.deleted) == ([], "c", [])
+
+
+def test_a_name_that_a_broker_does_not_know_is_looked_into_and_nothing_more(known: Known) -> None:
+    topics, asked = known.topics, []
+    topics.on_wanted = lambda: asked.append(True)
+    gone = MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name="a")
+    never = MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name="never")
+    topics.learn(answer(gone, never))
+    assert (topics.doubts(0), asked) == ([A], [True])
+    assert topics.partition_count("a") == 2

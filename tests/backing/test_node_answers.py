@@ -38,7 +38,7 @@ def partition(index: int) -> MetadataResponsePartition:
 
 @pytest.fixture
 def topics() -> ClusterTopics:
-    known = ClusterTopics(lambda name, topic_id: None)
+    known = ClusterTopics(lambda name, topic_id: None, 30_000)
     orders = MetadataResponseTopic(name="orders", topic_id=ORDERS_ID, partitions=[partition(0), partition(1)])
     broker = MetadataResponseBroker(node_id=5, host="broker", port=1, rack=None)
     known.learn(MetadataResponse(brokers=[broker], topics=[orders]))
@@ -256,7 +256,9 @@ def test_what_is_there_is_not_refused() -> None:
     refuse_what_is_not_there(load({BOOTSTRAP: "a:1"}).settings)
 
 
-@pytest.mark.parametrize("name", ["muster.lease.ms", "muster.node.id.base"])
+@pytest.mark.parametrize(
+    "name", ["muster.lease.ms", "muster.node.id.base", "muster.topic.deletion.confirm.ms"]
+)
 def test_settings_of_nodes_have_ranges(name: str) -> None:
     with pytest.raises(SettingsError, match=name):
         load({name: "0"})

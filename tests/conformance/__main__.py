@@ -1,6 +1,7 @@
-"""Runs the scenarios: `python -m tests.conformance [--target muster|kafka|both] [--only 3.16]`.
+"""Runs the scenarios: `python -m tests.conformance [--target muster|kafka|both|muster-on-kafka] [--only 3.16]`.
 
-With both targets their answers are compared; with one, only what the scripts themselves expect is checked.
+With both targets their answers are compared; with one, only what the scripts themselves expect is checked. With
+muster-on-kafka Kafka's answers are compared with those of nodes whose log is on another Kafka.
 The status is 1 if anything was not as expected.
 """
 
@@ -21,21 +22,26 @@ from bench.against_commit import unpack
 from harness.daemon import ROOT
 from tests.conformance.coverage import lines_elsewhere
 from tests.conformance.earlier import EARLIER, questions, table_differences
+from tests.conformance.nodes import ON_KAFKA
+from tests.conformance.nodes_run import report, run_on_kafka, wrong_on_kafka
+from tests.conformance.on_kafka import elsewhere, of_groups
 from tests.conformance.registry import Case, all_scenarios, is_about
 from tests.conformance.report import lines_of
 from tests.conformance.secured import SECURED
 from tests.conformance.served import Open, ask_served, compare_served, listener, missing
-from tests.conformance.suite import MUSTER, Outcome, play_all
-from tests.conformance.targets import CONFIGURATIONS, TELEMETRY, Target, new_target, start_all
+from tests.conformance.suite import Outcome, play_all
+from tests.conformance.targets import CONFIGURATIONS, MUSTER, TELEMETRY, Target, new_target, start_all
 from tests.conformance.verdict import Played, objections
 
-KINDS = {"both": ("kafka", "muster"), "kafka": ("kafka",), "muster": ("muster",)}
+KINDS = {"both": ("kafka", MUSTER), "kafka": ("kafka",), "muster": (MUSTER,), ON_KAFKA: ("kafka", MUSTER)}
 
 
 def main() -> int:
     arguments = _parser().parse_args()
     cases = _chosen(arguments.only)
     kinds = KINDS[arguments.target]
+    if arguments.target == ON_KAFKA:
+        cases = of_groups(cases)
     if arguments.against:
         cases, kinds = [case for case in cases if case.scenario.on != SECURED], (EARLIER, MUSTER)
     if arguments.list:
@@ -45,6 +51,8 @@ def main() -> int:
     if not cases:
         print(f"no scenario is about {arguments.only}", file=sys.stderr)
         return 2
+    if arguments.target == ON_KAFKA:
+        return _main_on_kafka(cases, arguments)
     start = time.monotonic()
     outcomes, unlike = asyncio.run(_run(cases, kinds, arguments.keep, arguments.against))
     for line in lines_of(outcomes, verbose=arguments.verbose):
@@ -57,6 +65,22 @@ def main() -> int:
     print(f"took {time.monotonic() - start:.0f} s, started brokers included")
     played = Played(outcomes, unlike, kinds, is_complete=is_complete)
     wrong = list(objections(played))
+    for objection in wrong:
+        print(objection)
+    return 1 if wrong else 0
+
+
+def _main_on_kafka(cases: list[Case], arguments: argparse.Namespace) -> int:
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+        data_dir = arguments.keep or Path(folder)
+        played = asyncio.run(run_on_kafka(cases, data_dir, is_complete=not arguments.only))
+    for line in report(played, verbose=arguments.verbose):
+        print(line)
+    for line in elsewhere(_chosen([])) if played.is_complete else ():
+        print(line)
+    print(f"took {time.monotonic() - start:.0f} s, started brokers included")
+    wrong = list(wrong_on_kafka(played))
     for objection in wrong:
         print(objection)
     return 1 if wrong else 0

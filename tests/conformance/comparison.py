@@ -1,7 +1,8 @@
 """Compares what two brokers answered to the same script, field by field.
 
 What each broker makes up for itself is renamed one to one, in the order in which the script came to see it:
-the UUIDs inside member ids, generated member ids, topic ids, producer ids, sessions of fetches, host and port.
+the UUIDs inside member ids, generated member ids, topic ids, producer ids, sessions of fetches, host and port,
+and beside these the node's id where the sides have different ones.
 Throttle times, and when a transaction began, have to be plausible. Lists whose order Kafka leaves to a hash map
 are sorted. Nothing else is masked: what remains has to be equal, and where nothing had to be masked, the bytes
 have to be. Bytes that no message accounts for count as a difference.
@@ -11,9 +12,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any, Final
 
 from protocol.codec.packed import PackedArray
@@ -126,12 +128,18 @@ class Difference:
     muster: Plain
 
 
-def normalised(entries: list[Entry], *bootstraps: str) -> list[Step]:
+NodeIds = Mapping[str, Collection[int]]
+"""The ids of the nodes that were at an address."""
+
+
+def normalised(
+    entries: list[Entry], *bootstraps: str, node_ids: NodeIds = MappingProxyType({})
+) -> list[Step]:
     """`entries` as plain data, with all that a broker makes up for itself renamed.
 
-    `bootstraps` are the addresses of its listeners.
+    `bootstraps` are the addresses of its listeners; the addresses in `node_ids` beside them stand for the first.
     """
-    names = _Names(bootstraps)
+    names = _Names(bootstraps, node_ids)
     plain = [_plain(entry.seen, UNORDERED | entry.unordered) for entry in entries]
     for value in plain:  # First what stands alone, so that no list's order decides on a name.
         names.learn(value)
@@ -231,13 +239,18 @@ def _plain_message(message: Any, unordered: Set[tuple[str, str]]) -> Plain:
     return plain
 
 
+def _port(address: str) -> int:
+    return int(address.rsplit(":", 1)[1])
+
+
 class _Names:
     """The names given so far on one side."""
 
-    def __init__(self, bootstraps: Sequence[str]) -> None:
+    def __init__(self, bootstraps: Sequence[str], node_ids: NodeIds) -> None:
         self._host = bootstraps[0].rsplit(":", 1)[0]
-        self._ports = {
-            int(each.rsplit(":", 1)[1]): f"the broker's{f' (listener {number})' if number else ''}"
+        self._node_ids = {_port(address): ids for address, ids in node_ids.items()}
+        self._ports = dict.fromkeys(self._node_ids, "the broker's") | {
+            _port(each): f"the broker's{f' (listener {number})' if number else ''}"
             for number, each in enumerate(bootstraps)
         }
         self._ids: dict[str, str] = {}
@@ -288,6 +301,8 @@ class _Names:
         port = renamed.get("port")
         if renamed.get("host") == self._host and isinstance(port, int) and port in self._ports:
             renamed |= {"host": "the broker's", "port": self._ports[port]}
+            if renamed.get("node_id") in self._node_ids.get(port, ()):
+                renamed["node_id"] = "the broker's"
         return renamed
 
     def _known_text(self, item: Plain) -> str:

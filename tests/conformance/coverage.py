@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from tests.conformance.lines import (
     NETS,
     PROOFS,
     SYNCED,
+    Cells,
     Net,
 )
 from tests.conformance.registry import Ending
@@ -23,10 +25,19 @@ from tests.conformance.suite import Outcome
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
-class Coverage:
-    """What `outcomes` show of LINES and CELLS."""
+@dataclass(frozen=True, slots=True)
+class ToCover:
+    """What a run has to show: lines, and cells with their versions."""
 
-    def __init__(self, outcomes: list[Outcome]) -> None:
+    lines: tuple[str, ...] = LINES
+    cells: Cells = field(default_factory=lambda: CELLS)
+
+
+class Coverage:
+    """What `outcomes` show of what is to be covered, all of LINES and CELLS unless that is less."""
+
+    def __init__(self, outcomes: list[Outcome], to_cover: ToCover | None = None) -> None:
+        self._to_cover = to_cover or ToCover()
         self._seen: dict[str, set[int | None]] = {}
         self._scenarios: dict[str, set[str]] = {}
         self._broken: set[str] = set()
@@ -41,17 +52,18 @@ class Coverage:
     @property
     def missing(self) -> list[str]:
         """What is not covered; cells with the versions that are missing."""
-        return [line for line in LINES if line not in self._seen] + [
+        return [line for line in self._to_cover.lines if line not in self._seen] + [
             cell + (f" (versions {', '.join(map(str, versions))})" if versions else "")
-            for cell in CELLS
+            for cell in self._to_cover.cells
             if (versions := self._missing_versions(cell)) is not None
         ]
 
     def counts(self) -> Iterator[str]:
         """The counts, as lines for people."""
-        lines = [line for line in LINES if line in self._seen]
-        cells = [cell for cell in CELLS if self._missing_versions(cell) is None]
-        for name, there, covered in (("lines", LINES, lines), ("cells", CELLS, cells)):
+        all_lines, all_cells = self._to_cover.lines, self._to_cover.cells
+        lines = [line for line in all_lines if line in self._seen]
+        cells = [cell for cell in all_cells if self._missing_versions(cell) is None]
+        for name, there, covered in (("lines", all_lines, lines), ("cells", all_cells, cells)):
             equal = [each for each in covered if each not in self._broken]
             yield (
                 f"{name} of docs/kafka.md: {len(there)} to cover, {len(covered)} covered, {len(equal)} equal in "
@@ -61,7 +73,7 @@ class Coverage:
             its_lines = [line for line, own in NETS.items() if own is net]
             names = "" if net is Net.LIVE else f": {', '.join(its_lines)}"
             yield f"lines of docs/kafka.md shown {net}: {len(its_lines)}{names}"
-        alone = [line for line in LINES if len(self._scenarios.get(line, ())) == 1]
+        alone = [line for line in all_lines if len(self._scenarios.get(line, ())) == 1]
         yield f"lines that rest on a single scenario: {len(alone)}: {', '.join(alone)}"
         if self._broken:
             yield f"not equal: {', '.join(sorted(self._broken))}"
@@ -70,8 +82,8 @@ class Coverage:
         """The versions in which `cell` was not shown, or None if it was in all of them."""
         seen = self._seen.get(cell)
         if seen is None:
-            return list(CELLS[cell])
-        return [version for version in CELLS[cell] if version not in seen] or None
+            return list(self._to_cover.cells[cell])
+        return [version for version in self._to_cover.cells[cell] if version not in seen] or None
 
 
 def _is_killed_amid(outcome: Outcome) -> bool:

@@ -23,7 +23,6 @@ from coordinator.groups.record_schemas import (
     GroupMetadataValue,
     OffsetCommitKey,
 )
-from coordinator.topics.names import GROUP_METADATA_TOPIC
 from harness.kafka_broker import SMALL
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.offset_commit import (
@@ -90,7 +89,7 @@ class GroupLog:
         names = (f"{name}-mark-{number}" for number in count())
         marker = next(each for each in names if partition_for(each, PARTITIONS) == partition)
         asked = ListOffsetsPartition(partition_index=partition, timestamp=-1)
-        topics = [ListOffsetsTopic(name=GROUP_METADATA_TOPIC, partitions=[asked])]
+        topics = [ListOffsetsTopic(name=run.offsets_topic, partitions=[asked])]
         (topic,) = (await quietly(run, ListOffsetsRequest(topics=topics), 5)).topics
         return cls(run, name, topic.partitions[0].offset, marker)
 
@@ -131,7 +130,7 @@ class GroupLog:
         assert reply.topics[0].partitions[0].error_code == 0
 
     async def _fetch(self) -> None:
-        wanted = (GROUP_METADATA_TOPIC, partition_for(self.group, PARTITIONS), self.next_offset)
+        wanted = (self.run.offsets_topic, partition_for(self.group, PARTITIONS), self.next_offset)
         (answer,) = partitions_of(await quietly(self.run, fetch_request(wanted, max_wait_ms=500), 12))
         assert answer.error_code == 0, answer
         data = bytes(answer.records or b"")

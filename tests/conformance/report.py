@@ -7,15 +7,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.conformance.comparison import Difference, Plain
-from tests.conformance.coverage import Coverage
-from tests.conformance.suite import MUSTER, REPLAYS_MAX, Outcome
+from tests.conformance.coverage import Coverage, ToCover
+from tests.conformance.suite import REPLAYS_MAX, Outcome
+from tests.conformance.targets import MUSTER
 
 
-def lines_of(outcomes: list[Outcome], *, verbose: bool) -> Iterator[str]:
+def lines_of(outcomes: list[Outcome], *, verbose: bool, to_cover: ToCover | None = None) -> Iterator[str]:
     """The report. What is the same in several versions is shown for one; `verbose` shows it for each."""
     alike: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        if not outcome.is_equal:
+        if not outcome.is_expected:
             alike.setdefault(outcome.case.name if verbose else _shape(outcome), []).append(outcome)
     for same in alike.values():
         yield from _one(same[0])
@@ -26,7 +27,7 @@ def lines_of(outcomes: list[Outcome], *, verbose: bool) -> Iterator[str]:
             for row, difference in outcome.wanted:
                 yield f"wanted: {outcome.case.name}: {row.reason}"
                 yield from _difference(difference)
-    yield from _counts(outcomes)
+    yield from _counts(outcomes, to_cover)
 
 
 def _shape(outcome: Outcome) -> str:
@@ -87,7 +88,7 @@ def _how_compared(outcomes: list[Outcome]) -> Iterator[str]:
     yield f"bytes that no message accounts for, on either side: {', '.join(sorted(surplus)) or 'none'}"
 
 
-def _counts(outcomes: list[Outcome]) -> Iterator[str]:
+def _counts(outcomes: list[Outcome], to_cover: ToCover | None) -> Iterator[str]:
     equal = [outcome for outcome in outcomes if outcome.is_equal]
     scenarios = {outcome.case.scenario.name for outcome in outcomes}
     unequal = {outcome.case.scenario.name for outcome in outcomes if not outcome.is_equal}
@@ -102,7 +103,7 @@ def _counts(outcomes: list[Outcome]) -> Iterator[str]:
             f"left out, as the earlier commit does not serve API keys {', '.join(map(str, keys)) or '(none)'}, or "
             f"was corrected: {len(left_out)} scenarios x versions: {', '.join(names)}"
         )
-    yield from Coverage(outcomes).counts()
+    yield from Coverage(outcomes, to_cover).counts()
     yield from _replays(outcomes)
     yield from _how_compared(outcomes)
     reasons = Counter(row.reason for outcome in outcomes for row, _ in outcome.wanted)

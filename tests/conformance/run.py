@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from coordinator.topics.names import GROUP_METADATA_TOPIC
 from protocol.codec.codec import spec
 from protocol.framing import encode_request
 from protocol.messages.describe_groups import (
@@ -36,6 +37,8 @@ ASKED_MEANWHILE: Final = 2
 POLL_S: Final = 0.02
 OBSERVER: Final = "observer"
 DESCRIBE_VERSION: Final = 6
+OF_LEADERS: Final = frozenset({0, 1, 2, 21, 23})
+"""The API keys that leaders of partitions answer: of Produce, Fetch, ListOffsets, DeleteRecords and epochs."""
 PARKED: Final = "parked: no answer yet"
 CLOSED: Final = "the connection was closed"
 
@@ -77,8 +80,13 @@ class Run:
     """API keys and versions of what was asked on connections that are closed by now."""
     other_bootstraps: dict[str, str] = field(default_factory=dict)
     """The addresses of the broker's listeners beside PLAINTEXT, by name."""
+    leaders: str | None = None
+    """Where partitions have their leaders, if that is not where groups have their coordinator."""
+    offsets_topic: str = GROUP_METADATA_TOPIC
+    """The topic in which the coordinator keeps its groups."""
     _logins: dict[str, Login] = field(default_factory=dict)
-    _connections: dict[str, list[Connection]] = field(default_factory=dict)
+    # By actor, and whether they go to leaders of partitions.
+    _connections: dict[tuple[str, bool], list[Connection]] = field(default_factory=dict)
     # Keyed by the id() of the message, which the answer keeps alive.
     _answers: dict[int, Answer] = field(default_factory=dict)
 
@@ -96,7 +104,7 @@ class Run:
 
     async def send(self, actor: str, request: Any, version: int, note: str = "") -> Asked:
         """Send on a connection of `actor` that waits for nothing; `what` came back is another step."""
-        connection = await self.free_connection(actor)
+        connection = await self.free_connection(actor, spec(type(request)).api_key)
         return Asked(self._what(actor, request, version, note), request, connection.send(request, version))
 
     async def send_from(
@@ -105,14 +113,14 @@ class Run:
         """Send as `send` does, with another client id than the actor's name."""
         key = spec(type(request)).api_key
         assert key is not None
-        connection = await self.free_connection(actor)
+        connection = await self.free_connection(actor, key)
         frame = encode_request(request, version, CORRELATION_ID, client_id)
         what = self._what(actor, request, version, note)
         return Asked(what, request, connection.send_frame(frame, key, version))
 
     async def send_frame(self, actor: str, frame: bytes, key: int, version: int, what: str) -> Asked:
         """Send a frame whose bytes our own codec would not write."""
-        connection = await self.free_connection(actor)
+        connection = await self.free_connection(actor, key)
         reply = connection.send_frame(frame, key, version)
         return Asked(f"{actor}: {what}", None, reply)
 
@@ -218,18 +226,20 @@ class Run:
 
     # Connections.
 
-    async def free_connection(self, actor: str) -> Connection:
-        pool = self._connections.setdefault(actor, [])
+    async def free_connection(self, actor: str, api_key: int | None = None) -> Connection:
+        """A connection of `actor` that waits for nothing: to leaders for their APIs, else to the coordinator."""
+        goes_to_leader = self.leaders is not None and api_key in OF_LEADERS
+        pool = self._connections.setdefault((actor, goes_to_leader), [])
         for connection in pool:
             if not connection.is_busy:
                 return connection
-        pool.append(await self._open(actor))
+        pool.append(await self._open(actor, self.leaders if goes_to_leader else None))
         return pool[-1]
 
-    async def _open(self, actor: str) -> Connection:
+    async def _open(self, actor: str, leaders: str | None) -> Connection:
         login = self._logins.get(actor)
         if login is None:
-            return await Connection.open(self.bootstrap, actor, self._take)
+            return await Connection.open(leaders or self.bootstrap, actor, self._take)
         connection = await self.stranger(actor)
         await log_in(connection, login.tokens(), login.mechanism)
         return connection
@@ -288,13 +298,14 @@ class Run:
 
     def hang_up(self, actor: str) -> None:
         """Close all connections of `actor`."""
-        for connection in self._connections.pop(actor, []):
-            self.questions |= connection.questions
-            connection.close()
+        for goes_to_leader in (False, True):
+            for connection in self._connections.pop((actor, goes_to_leader), []):
+                self.questions |= connection.questions
+                connection.close()
 
     def close(self) -> None:
         """Close all connections of all actors."""
-        for actor in list(self._connections):
+        for actor, _ in list(self._connections):
             self.hang_up(actor)
 
     def forget_answers(self) -> None:

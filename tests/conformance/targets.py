@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,7 @@ from tests.conformance.registry import Ending
 from tests.conformance.secured import ALL_LISTENERS, SECURED, SECURITY
 from tests.conformance.tokens import java_options, token_settings
 
+MUSTER: Final = "muster"
 DELAY_S: Final = 2
 """The initial rebalance delay where there is one: longer than any slow moment of the machine."""
 POLICY: Final = "group.consumer.migration.policy"
@@ -112,6 +114,8 @@ AFTER_RESTART: Final[dict[str, dict[Ending, dict[str, str]]]] = {
 }
 """Settings that a restart brings: what is then too large (docs/kafka.md 3.31), too old (3.68) or refused (A54)."""
 HEAP: Final = "320m"
+NODE_ID: Final = 1
+"""Which `KafkaBroker` gives, and Muster has by default."""
 READY_TIMEOUT_S: Final = 60.0
 PROBES: Final = [f"probe-{number}" for number in range(32)]  # Surely one in each of the few partitions.
 
@@ -137,6 +141,21 @@ class Target:
         names = (*ALL_LISTENERS, *TLS_LISTENERS) if self.configuration == SECURED else ()
         return {name: self.server.bootstrap_of(name) for name in names}
 
+    @property
+    def leaders(self) -> str | None:
+        """The address of the partitions' leaders, if it is another."""
+        return None
+
+    @property
+    def offsets_topic(self) -> str:
+        """The topic that has the groups."""
+        return GROUP_METADATA_TOPIC
+
+    @property
+    def node_ids(self) -> dict[str, Collection[int]]:
+        """Those of the nodes that have been at its addresses."""
+        return {self.bootstrap: (NODE_ID,)}
+
     async def start(self) -> None:
         await asyncio.to_thread(self.server.start)
         connection = await Connection.open(self.bootstrap, "setup")
@@ -147,6 +166,10 @@ class Target:
         await _warm_up(connection)
         self._leader_epochs = await _leader_epochs(connection)
         connection.close()
+
+    def kill(self) -> None:
+        """End all that runs for it; harmless if nothing does."""
+        self.server.kill()
 
     def end(self, ending: Ending) -> None:
         """Send the signal, and wait for nothing."""
@@ -234,7 +257,7 @@ def _receiver() -> tuple[Path, ...]:
 async def start_all(targets: list[Target], stack: AsyncExitStack) -> None:
     """Start them one after the other (a starting broker takes all the processor there is)."""
     for target in targets:
-        stack.callback(target.server.kill)
+        stack.callback(target.kill)
         await target.start()
 
 

@@ -89,6 +89,20 @@ def test_the_address_is_the_brokers_own_or_a_difference() -> None:
     assert compare(found("", -1), found("", -1)) == []
 
 
+def test_a_nodes_id_is_its_own_at_its_own_address_and_a_difference_elsewhere() -> None:
+    own = {"127.0.0.1:2222": (7, 8), "127.0.0.1:3333": (1,)}
+
+    def compared(node_id: int, port: int) -> list[Difference]:
+        kafka = [Entry("find", Coordinator(key="g", node_id=1, host="127.0.0.1", port=1111))]
+        muster = [Entry("find", Coordinator(key="g", node_id=node_id, host="127.0.0.1", port=port))]
+        theirs = normalised(kafka, "127.0.0.1:1111", node_ids={"127.0.0.1:1111": (1,)})
+        return differences(theirs, normalised(muster, "127.0.0.1:2222", node_ids=own))
+
+    assert compared(7, 2222) == compared(8, 2222) == compared(1, 3333) == []
+    for node_id, port in ((9, 2222), (1, 2222), (7, 3333), (7, 4444), (-1, 2222)):
+        assert compared(node_id, port) != []
+
+
 def test_described_members_are_matched_by_what_they_say() -> None:
     def described(*members: tuple[str, bytes]) -> Entry:
         listed = [

@@ -15,8 +15,8 @@ from tests.conformance.earlier import EARLIER, questions, table_differences, wit
 from tests.conformance.registry import all_scenarios
 from tests.conformance.report import lines_of
 from tests.conformance.run import Run
-from tests.conformance.suite import MUSTER, Outcome, play
-from tests.conformance.targets import Target, new_target
+from tests.conformance.suite import Outcome, play
+from tests.conformance.targets import MUSTER, Target, new_target
 
 BEFORE = ApiVersionsResponse(
     api_keys=[ApiVersion(api_key=key, min_version=0, max_version=4) for key in (3, 12)]

@@ -58,7 +58,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> RunCommand:
 def nothing_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take every wanted difference for seen, since a run that is made up has none."""
 
-    def none_stale(seen: list[tuple[str, Wanted, Difference]]) -> list[str]:
+    def none_stale(seen: list[tuple[str, Wanted, Difference]], names: set[str] | None = None) -> list[str]:
         return []
 
     monkeypatch.setattr(verdict, "stale", none_stale)

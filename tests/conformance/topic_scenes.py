@@ -7,12 +7,18 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from protocol.codec.codec import spec
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from tests.conformance.run import Run
 from tests.topics.requests import produce_request
 
@@ -43,7 +49,7 @@ async def ask(
 
 async def quietly(run: Run, request: Any, version: int) -> Any:
     """Ask, and keep the answer out of the transcript."""
-    connection = await run.free_connection(ADMIN)
+    connection = await run.free_connection(ADMIN, spec(type(request)).api_key)
     return await connection.send(request, version)
 
 
@@ -76,11 +82,18 @@ async def make_topic(run: Run, suffix: str = "t", partitions: int = 2, **configs
 
 
 async def delete_topic(run: Run, name: str) -> None:
-    """Delete a topic; returns once it is gone for all that the broker is asked."""
+    """Delete a topic; returns once it is gone for all that the broker is asked, and for the coordinator."""
+    named = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+    topic_id = (await quietly(run, named, 12)).topics[0].topic_id
     await quietly(run, DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    await eventually(run, request, 12, lambda reply: reply.topics[0].error_code == unknown)
+    await eventually(run, named, 12, lambda reply: reply.topics[0].error_code == unknown)
+    of_topic = OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0])
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=run.group, topics=[of_topic])])
+    unknown_id = ErrorCode.UNKNOWN_TOPIC_ID
+    await eventually(
+        run, fetch, 10, lambda reply: reply.groups[0].topics[0].partitions[0].error_code == unknown_id
+    )
 
 
 async def grow_topic(run: Run, name: str, partitions: int) -> None:
@@ -92,11 +105,14 @@ async def grow_topic(run: Run, name: str, partitions: int) -> None:
 
 
 async def until_led(run: Run, name: str, partitions: int) -> None:
+    """Returns once so many partitions are led, and any broker that a client asks for them says so."""
     asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=asked)])
     await eventually(
         run, request, 5, lambda reply: all(not each.error_code for each in reply.topics[0].partitions)
     )
+    named = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+    await eventually(run, named, 12, lambda reply: len(reply.topics[0].partitions) == partitions)
 
 
 async def produce(run: Run, topic: str, records: bytes, partition: int = 0) -> int:

@@ -8,7 +8,7 @@ broken. There are at most ten rows. A field that differed in no case of a comple
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -44,7 +44,9 @@ class Wanted:
         is_ours = any(_is_like(scenario, _scenario_of(case)) for scenario in self.scenarios)
         return is_ours and all(any(self._uses(case, difference, each)) for each in difference.fields)
 
-    def unused(self, seen: list[tuple[str, Difference]]) -> Iterator[str]:
+    def unused(
+        self, seen: list[tuple[str, Difference]], names: Collection[str] | None = None
+    ) -> Iterator[str]:
         """The fields of this row that none of `seen`, cases and their differences, needed."""
         used = {
             use
@@ -53,6 +55,8 @@ class Wanted:
             for use in self._uses(case, difference, each)
         }
         for scenario, steps in self.scenarios.items():
+            if names is not None and not any(_is_like(scenario, name) for name in names):
+                continue
             for step, fields in steps.items():
                 for path in fields:
                     if (scenario, step, path) not in used:
@@ -350,11 +354,16 @@ def reason_for(case: str, difference: Difference) -> Wanted | None:
     return next((row for row in WANTED if row.covers(case, difference)), None)
 
 
-def stale(seen: Iterable[tuple[str, Wanted, Difference]]) -> list[str]:
-    """What of the table none of `seen`, cases with what they needed, did need: to be taken out."""
+def stale(seen: Iterable[tuple[str, Wanted, Difference]], names: Collection[str] | None = None) -> list[str]:
+    """What of the table none of `seen`, cases with what they needed, did need: to be taken out.
+
+    With `names` only what is about scenarios of these names is looked at.
+    """
     used = list(seen)
     return [
         field
         for row in WANTED
-        for field in row.unused([(case, difference) for case, wanted, difference in used if wanted is row])
+        for field in row.unused(
+            [(case, difference) for case, wanted, difference in used if wanted is row], names
+        )
     ]

@@ -78,6 +78,7 @@ GIVEN: Final[dict[str, Any]] = {
     "muster_log_level": "warning",
     "muster_offsets_topic": "logs",
     "muster_lease_ms": 4_321,
+    "muster_topic_deletion_confirm_ms": 999,
     "muster_clients": "gateway",
     "muster_gateway_first_port": 9_100,
     "muster_groups_include": "ours.*",
@@ -93,6 +94,8 @@ GIVEN: Final[dict[str, Any]] = {
 HELD_OTHERWISE: Final = {
     "muster_offsets_topic": "tests/backing/test_nodes_on_kafka.py::test_a_claim_says_what_the_settings_say",
     "muster_lease_ms": "tests/backing/test_nodes_on_kafka.py::test_a_claim_says_what_the_settings_say",
+    "muster_topic_deletion_confirm_ms": "tests/gateway/test_topics_on_kafka.py::"
+    "test_offsets_go_when_their_topic_was_unknown_for_as_long_as_the_setting_says",
     "muster_clients": "tests/gateway/test_gateway_on_kafka.py::"
     "test_clients_are_led_to_ports_of_the_gateway_and_nowhere_else",
     "muster_gateway_first_port": "tests/gateway/test_gateway_on_kafka.py::"

@@ -15,8 +15,6 @@ from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
-CONFIRM_MS: Final = 30_000
-"""So long after an id was unknown it has to be unknown still: a broker hears of a new topic much sooner."""
 WANTED_MAX: Final = 1_000
 """Names and ids that clients gave and nobody knows, remembered until they are asked about; of either so many."""
 REMEMBERED_DELETIONS: Final = 10_000
@@ -35,9 +33,12 @@ class NamedTopic(NamedTuple):
 
 
 class ClusterTopics:
-    """A TopicCatalog of another cluster's topics. What it does not know yet it wants to be asked about."""
+    """A TopicCatalog of another cluster's topics. What it does not know yet it wants to be asked about.
 
-    def __init__(self, on_deleted: OnDeleted, confirm_ms: int = CONFIRM_MS) -> None:
+    `confirm_ms` after an id was unknown it has to be unknown still: a broker hears of a new topic sooner.
+    """
+
+    def __init__(self, on_deleted: OnDeleted, confirm_ms: int) -> None:
         self._images: dict[str, TopicImage] = {}
         self._names: dict[bytes, str] = {}
         self._doubts: dict[bytes, int | None] = {}  # When an id was unknown first, if it was.
@@ -156,17 +157,12 @@ class ClusterTopics:
             self._doubts.setdefault(topic_id, None)
 
     def learn(self, answer: MetadataResponse) -> None:
-        """Take in the topics of an answer that have no error."""
+        """Take in the topics of an answer without an error; one that is known here and not there is in doubt."""
         racks = {broker.node_id: broker.rack for broker in answer.brokers}
         for topic in answer.topics:
             if topic.error_code == ErrorCode.NONE and topic.name and topic.topic_id != ZERO_UUID:
                 self._learn(TopicImage(topic.name, topic.topic_id, _racks(topic, racks)))
-
-    def overhear(self, answer: MetadataResponse) -> None:
-        """Take in what a broker has told a client. What it did not find is in doubt."""
-        self.learn(answer)
-        for topic in answer.topics:
-            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name in self._images:
+            elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name in self._images:
                 self.doubt(self._images[topic.name].topic_id)
 
     def judge(self, answer: MetadataResponse, now_ms: int) -> None:

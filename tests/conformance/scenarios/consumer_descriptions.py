@@ -10,7 +10,6 @@ from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.conformance.actors import DELETE, DESCRIBE, LIST, OTHER_TOPIC, TOPIC, Actor
@@ -28,7 +27,7 @@ from tests.conformance.scenarios.administration import NON_EMPTY, NOT_FOUND, del
 from tests.conformance.scenarios.consumer_offsets import INTERVAL_S, commit
 from tests.conformance.scenarios.sizes import RETENTION_S
 from tests.conformance.scenes import cast, stable
-from tests.conformance.topic_scenes import ask, eventually, make_topic
+from tests.conformance.topic_scenes import ask, delete_topic, eventually, make_topic
 
 SUBSCRIBED: Final = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
 UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION
@@ -226,8 +225,7 @@ async def partitions_of_topics_that_are_gone_are_not_described(run: Run, version
     alice = NewMember(run, "alice", topics=(TOPIC, topic))
     await alice.beat()
     await describe_consumers(run, version)
-    gone = DeleteTopicState(name=topic)
-    await ask(run, DeleteTopicsRequest(topics=[gone], timeout_ms=10_000), 6, tidy=lambda reply: None)
+    await delete_topic(run, topic)
     request = ConsumerGroupDescribeRequest(group_ids=[run.group])
 
     def is_left_out(reply: Any) -> bool:

@@ -6,7 +6,6 @@ from typing import Any
 
 from protocol.consumer import ConsumerProtocolAssignment, encode_assignment
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.shared import TopicPartitions
 from tests.conformance.actors import OTHER_TOPIC, TOPIC
 from tests.conformance.consumer_scenes import (
@@ -26,7 +25,7 @@ from tests.conformance.new_members import BEAT, NewMember
 from tests.conformance.registry import BOTH, scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import cast, completing
-from tests.conformance.topic_scenes import make_topic, quietly, topic_name, until_led
+from tests.conformance.topic_scenes import delete_topic, make_topic, quietly, topic_name, until_led
 
 # Epochs
 
@@ -117,7 +116,7 @@ async def topics_that_change_are_seen_by_the_next_heartbeat(run: Run) -> None:
     await until_shown(run, lambda group: group.group_epoch == 4, alice)
     await make_topic(run, "another")
     await alice.beat(note="a topic of others")
-    await quietly(run, DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=10_000), 6)
+    await delete_topic(run, name)
     group = await until_shown(run, lambda group: group.group_epoch == 5, alice)
     run.expect(partitions_of(member_of(group, alice).target_assignment) == {}, "nothing is left")
 

@@ -25,7 +25,6 @@ from coordinator.groups.consumer.records import (
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_codec import encode_record
 from coordinator.topic_catalog import TopicImage
-from coordinator.topics.names import GROUP_METADATA_TOPIC
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.records.records import Record, encode_batch
@@ -238,7 +237,7 @@ async def _append(run: Run, log: list[CoordinatorRecord]) -> None:
     """Append records to the partition of the run's group, behind the coordinator's back."""
     records = [Record(*encode_record(each), timestamp_ms=AT_MS) for each in log]
     request = produce_request(
-        bytes(encode_batch(records)), GROUP_METADATA_TOPIC, partition_for(run.group, SHARDS)
+        bytes(encode_batch(records)), run.offsets_topic, partition_for(run.group, SHARDS)
     )
     asked = await run.send_from("admin", ADMIN_CLIENT_ID, request, 9, "records of a group")
     answer = (await asked.reply).responses[0].partition_responses[0]

@@ -7,7 +7,6 @@ from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -19,6 +18,7 @@ from tests.conformance.actors import FETCH, OTHER_TOPIC, TOPIC, UNKNOWN_TOPIC_ID
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import STATES, cast, scene, stable
+from tests.conformance.topic_scenes import delete_topic
 
 ALL_TOPICS: Final = range(2, 11)
 GROUPS: Final = range(8, 11)
@@ -171,8 +171,7 @@ async def offsets_of_a_topic_that_is_made_again(run: Run) -> None:
     await alice.commit(10, {(name, 1): 6})
     await alice.fetch(9, [(name, 0), (name, 1)])
     await alice.fetch(10, [(name, 0), (name, 1)])
-    connection = await run.free_connection("admin")
-    await connection.send(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
+    await delete_topic(run, name)
     await until_gone(run, name, alice)
     await alice.fetch(9, None)
     await alice.fetch(9, [(name, 0), (name, 1)])
