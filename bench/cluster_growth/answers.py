@@ -82,7 +82,7 @@ class KnownCluster:
             driver.ownership.book.take(0, Writer(partition, 0), claim)
             self.drivers[partition] = driver
         self.find = FindCoordinator(self.placement, {GROUP_METADATA_TOPIC: size.shards})
-        self.apis = NodeApis(self.placement, ClusterTopics(lambda *_: None), lambda: "cluster")
+        self.apis = NodeApis(self.placement, ClusterTopics(lambda *_: None, confirm_ms=0), lambda: "cluster")
         self.status = NodeStatus(own.node_id, lambda: self.drivers, lambda: 0)
         self.status.table = table
 

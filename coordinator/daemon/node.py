@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import structlog
 
 from coordinator.backing.claims import Endpoint
-from coordinator.backing.kafka.backing_log import BackingLog, OwnNode, prepared_topic
+from coordinator.backing.kafka.backing_log import BackingLog, OwnNode
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError
 from coordinator.backing.kafka.cluster_topics import ClusterTopics
 from coordinator.backing.kafka.event_topic import EventTopic
 from coordinator.backing.kafka.node_group import NodeGroup, Nodes
 from coordinator.backing.kafka.shard_driver import ShardDriver
-from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.backing.kafka.topic_watch import TopicWatch
 from coordinator.backing.nodes import NodeIdentity, NodeTable
 from coordinator.backing.ownership import OwnershipTiming
@@ -33,7 +32,7 @@ from coordinator.backing.shards.backed_shard import BackedFlusher, BackedShard
 from coordinator.backing.states import FOLLOWING
 from coordinator.daemon.gateway import Behind, Gateway, look_behind, refuse_as_gateway
 from coordinator.daemon.node_apis import NodeApis
-from coordinator.daemon.node_backing import Backing, BackingClient
+from coordinator.daemon.node_backing import Backing, BackingClient, prepared
 from coordinator.daemon.node_group_settings import NodeGroupSettings
 from coordinator.daemon.node_refusals import refuse_what_is_not_there
 from coordinator.daemon.node_status import NodeStatus, NoTopics
@@ -61,7 +60,7 @@ from coordinator.server.descriptors import raise_limit
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
 from coordinator.server.server import BindError, Server
-from coordinator.settings.backing import GATEWAY, PREFIX
+from coordinator.settings.backing import GATEWAY
 from coordinator.settings.group_kinds import CONSUMER
 from coordinator.settings.model import Settings
 from coordinator.shard.shard import Shard
@@ -106,7 +105,7 @@ async def serve_node(
     raise_limit()
     cluster = BackingCluster(client.bootstrap, client.arguments)
     try:
-        topic = await _unless(stop, _prepared(cluster, settings))
+        topic = await _unless(stop, prepared(cluster, settings))
         if topic is None:
             return
         behind = await look_behind(cluster, settings) if settings.muster_clients == GATEWAY else None
@@ -125,20 +124,6 @@ async def serve_node(
         await cluster.close()
     if node.reason:
         raise StartupError(node.reason)
-
-
-async def _prepared(cluster: BackingCluster, settings: Settings) -> BackingTopic:
-    """The topic of the logs, on a cluster that will do. Raises BackingError."""
-    await cluster.start()
-    if cluster.node_ids[-1] >= settings.muster_node_id_base:
-        raise BackingError(
-            f"broker {cluster.node_ids[-1]} of {PREFIX}bootstrap.servers has an id of ours: "
-            f"muster.node.id.base={settings.muster_node_id_base} has to be above all ids of brokers"
-        )
-    wall_ms = Clock().wall_ms()
-    return await prepared_topic(
-        cluster, settings.muster_offsets_topic, settings.offsets_topic_num_partitions, wall_ms
-    )
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:

@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.backing.kafka.cluster import BackingCluster
+from coordinator.backing.kafka.backing_log import prepared_topic
+from coordinator.backing.kafka.cluster import BackingCluster, BackingError
 from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.daemon.gateway import Behind
+from coordinator.runtime.clock import Clock
+from coordinator.settings.backing import PREFIX
+from coordinator.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +38,17 @@ class Backing:
     def of_log(self) -> tuple[BackingClient, BackingCluster, BackingTopic]:
         """What those need who follow the logs."""
         return self.client, self.cluster, self.topic
+
+
+async def prepared(cluster: BackingCluster, settings: Settings) -> BackingTopic:
+    """The topic of the logs, on a cluster that will do. Raises BackingError."""
+    await cluster.start()
+    if cluster.node_ids[-1] >= settings.muster_node_id_base:
+        raise BackingError(
+            f"broker {cluster.node_ids[-1]} of {PREFIX}bootstrap.servers has an id of ours: "
+            f"muster.node.id.base={settings.muster_node_id_base} has to be above all ids of brokers"
+        )
+    wall_ms = Clock().wall_ms()
+    return await prepared_topic(
+        cluster, settings.muster_offsets_topic, settings.offsets_topic_num_partitions, wall_ms
+    )

@@ -83,7 +83,7 @@ class Way:
     """A client of a node that knows topic "a", of two partitions; handlers answer at once."""
 
     def __init__(self, wait_s: float = LONG_S) -> None:
-        self.topics = ClusterTopics(lambda name, topic_id: None)
+        self.topics = ClusterTopics(lambda name, topic_id: None, confirm_ms=30_000)
         self.topics.learn_all(answer(topic("a", A, [1], [1])))
         self.gone_on: list[Any] = []
         responses = {
