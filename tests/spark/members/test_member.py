@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import ConsumerGroupType, IsolationLevel, Producer
+from confluent_kafka import ConsumerGroupType, IsolationLevel, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
@@ -33,8 +33,19 @@ RANGE = {"partition.assignment.strategy": "range"}
 
 @pytest.fixture
 def topic(observer: Observer) -> str:
-    """Here without Spark."""
-    return observer.create_topic("members", PARTITIONS)
+    """Here without Spark. A broker is shown as the leader of a new partition a moment before it is."""
+    name = observer.create_topic("members", PARTITIONS)
+
+    def is_led() -> bool:
+        try:
+            return len(observer.log_ends(name, PARTITIONS)) == PARTITIONS
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+            return False
+
+    wait_until(is_led, f"all partitions of {name} have their leader", TIMEOUT_S)
+    return name
 
 
 @pytest.fixture
