@@ -14,7 +14,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -35,6 +35,9 @@ STATUS_NOT_UNDERSTOOD: Final = 2
 _NEVER: Final = 2**31 - 1
 """Collections of the middle generation between two of the oldest: more than ever happen."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+Serve = Callable[..., Awaitable[None]]
+"""Serves with these settings until it is told to stop; `ready`, `stop` and `explain` are given by name."""
 
 _EPILOG: Final = """\
 A setting is taken from the first of: a flag, the environment (group.max.size is MUSTER_GROUP_MAX_SIZE),
@@ -141,23 +144,43 @@ def _log_ignored_settings(loaded: LoadedSettings) -> None:
 
 
 def _run(settings: Settings, backing: ClientSettings | None, started_s: float) -> int:
-    # After the settings: a mistake in them is reported sooner.
-    from coordinator.daemon.startup import StartupError
-
+    serve, startup_error = _imported(backing)
     loop_factory = _loop_factory()
     _begin_to_collect()
     if loop_factory is not None:  # asyncio's own loop leaves cycles behind, in its transports.
         _leave_full_collections_to_the_daemon()
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.run(_serve_until_signalled(settings, backing, started_s))
+            runner.run(_serve_until_signalled(serve, settings, backing, started_s))
     except UnusableSettings as error:
         say(error)
         return STATUS_NOT_UNDERSTOOD
-    except StartupError as error:
+    except startup_error as error:
         say(error)
         return STATUS_FAILED
     return 0
+
+
+def _imported(backing: ClientSettings | None) -> tuple[Serve, type[Exception]]:
+    """What serves, and what it raises if it cannot start.
+
+    Imported after the settings, as a mistake in them is reported sooner, and before collection begins.
+    """
+    from coordinator.daemon.startup import StartupError
+
+    if backing is None:
+        from coordinator.daemon.daemon import serve
+
+        return serve, StartupError
+    from coordinator.daemon.node import serve_node  # With aiokafka: most daemons need none.
+    from coordinator.daemon.node_backing import BackingClient
+
+    async def serve_backed(settings: Settings, **how: Any) -> None:
+        assert backing.bootstrap is not None
+        client = BackingClient(backing.bootstrap, backing.security.for_aiokafka())
+        await serve_node(settings, client, **how)
+
+    return serve_backed, StartupError
 
 
 def _begin_to_collect() -> None:
@@ -188,7 +211,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve_until_signalled(
-    settings: Settings, backing: ClientSettings | None, started_s: float
+    serve: Serve, settings: Settings, backing: ClientSettings | None, started_s: float
 ) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
@@ -199,17 +222,7 @@ async def _serve_until_signalled(
         where = "" if backing is None else f" of {backing.bootstrap}"
         print(f"muster: ready on {address} (log in {place}{where}, started in {took_s:.2f} s)", flush=True)
 
-    if backing is None:
-        from coordinator.daemon.daemon import serve
-
-        await serve(settings, ready, stop, explain=_explain)
-        return
-    from coordinator.daemon.node import serve_node  # With aiokafka: most daemons need none.
-    from coordinator.daemon.node_backing import BackingClient
-
-    assert backing.bootstrap is not None
-    client = BackingClient(backing.bootstrap, backing.security.for_aiokafka())
-    await serve_node(settings, client, ready, stop, explain=_explain)
+    await serve(settings, ready=ready, stop=stop, explain=_explain)
 
 
 def _explain(group: Any) -> dict[str, Any]:
