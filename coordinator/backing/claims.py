@@ -19,6 +19,9 @@ SEAL_EPOCH: Final = 32_767
 """The highest epoch, which InitProducerId never gives: after 32,766 it gives another producer id."""
 
 
+NO_HEIR: Final = -1
+
+
 class Writer(NamedTuple):
     """Under what a batch was written."""
 
@@ -54,6 +57,8 @@ class Claim:
     """Of a release: whether its owner had waited for all owners before it, so the next need not."""
     endpoints: tuple[Endpoint, ...] = ()
     """Where the node is found, for those that send clients to it."""
+    heir_id: int = NO_HEIR
+    """Of a release: the node that is to own the log next, as far as its owner knows. It is advice, as all is."""
 
     @property
     def ends_waiting(self) -> bool:

@@ -63,6 +63,13 @@ def table_of(
     return NodeTable(tuple(nodes), tuple(_spread(ids, owners, partition_count)), number)
 
 
+def heirs_of(table: NodeTable, node_id: int) -> tuple[int, ...]:
+    """Who is to own each shard once this node has left, as a table of the others would have it."""
+    owners = {partition: owner for partition, owner in enumerate(table.owners) if owner != node_id}
+    ids = [node.node_id for node in table.nodes if node.node_id != node_id]
+    return tuple(_spread(ids, owners, len(table.owners)))
+
+
 def _one_for_each_id(shown: Iterable[NodeIdentity]) -> list[NodeIdentity]:
     by_id: dict[int, NodeIdentity] = {}
     for node in sorted(shown, key=lambda each: (-each.table_number, each.started_ms, each.incarnation)):

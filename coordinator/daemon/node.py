@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import structlog
 
-from coordinator.backing.claims import Endpoint
+from coordinator.backing.claims import NO_HEIR, Endpoint
 from coordinator.backing.kafka.backing_log import BackingLog, OwnNode
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError
 from coordinator.backing.kafka.cluster_topics import ClusterTopics
@@ -25,7 +25,7 @@ from coordinator.backing.kafka.event_topic import EventTopic
 from coordinator.backing.kafka.node_group import NodeGroup, Nodes
 from coordinator.backing.kafka.shard_driver import ShardDriver
 from coordinator.backing.kafka.topic_watch import TopicWatch
-from coordinator.backing.nodes import NodeIdentity, NodeTable
+from coordinator.backing.nodes import NodeIdentity, NodeTable, heirs_of
 from coordinator.backing.ownership import OwnershipTiming
 from coordinator.backing.shards.backed_log import BackedLog, Room
 from coordinator.backing.shards.backed_shard import BackedFlusher, BackedShard
@@ -306,6 +306,7 @@ class Node:
             driver = backing_log.drivers[partition]
             shard.attach(driver)
             driver.on_moved = self._on_moved
+            driver.may_inherit = self._may_inherit
             driver.on_appended = self._appends.add
             driver.on_state = partial(self._on_state, partition)
         self._cluster.on_missing = partial(self.topics.doubt, self._topic.topic_id)
@@ -384,7 +385,11 @@ class Node:
         self.status.table = table
         self._routing.follow_table(table)
         for partition, driver in self._drivers.items():
-            driver.advise(table.owners[partition] == self.node_id)
+            driver.advise(table.owners[partition] == self.node_id, table.owners[partition])
+
+    def _may_inherit(self) -> bool:
+        """Whether this node is among the others: what is in the logs may be of a time before it."""
+        return self.status.table is not None and not self._is_stopping
 
     def _end(self, reason: str) -> None:
         """Stop by itself, and say why."""
@@ -430,8 +435,10 @@ class Node:
 
     async def _release(self) -> None:
         """Let go of all shards, for as long as that may take."""
-        for driver in self._drivers.values():
-            driver.advise(False)
+        table = self.status.table
+        heirs = {} if table is None else dict(enumerate(heirs_of(table, self.node_id)))
+        for partition, driver in self._drivers.items():
+            driver.advise(False, heirs.get(partition, NO_HEIR))
         if not await self._until(lambda: not self._holds_any(), RELEASE_S):
             log.warning("not all shards were released: their next owners have to wait")
 

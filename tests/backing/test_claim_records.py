@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from struct import pack
 
 import pytest
 
-from coordinator.backing.claims import SEAL_EPOCH, Claim, ClaimKind, Endpoint, Writer
+from coordinator.backing.claims import NO_HEIR, SEAL_EPOCH, Claim, ClaimKind, Endpoint, Writer
 from coordinator.backing.kafka.claim_records import (
     CLAIM_TYPE,
     UnreadableClaimError,
@@ -31,6 +32,16 @@ def test_a_claim_is_read_as_it_was_written(kind: ClaimKind, was_active: bool) ->
     endpoints = (Endpoint("PLAINTEXT", "h", 9_092), Endpoint("OUTSIDE", "::1", 65_535))
     claim = Claim(kind, 7, 10_000, was_active, endpoints)
     assert read_claim(claim_record(claim, WRITER, WALL_MS)) == claim
+
+
+def test_a_release_names_its_heir_and_one_of_an_older_version_none() -> None:
+    release = Claim(ClaimKind.RELEASED, 7, 10_000, was_active=True, heir_id=9)
+    written = claim_record(release, WRITER, WALL_MS)
+    assert read_claim(written) == release
+    nobody = claim_record(replace(release, heir_id=NO_HEIR), WRITER, WALL_MS)
+    assert written.value is not None
+    assert nobody.value is not None
+    assert len(nobody.value) < len(written.value), "it is under a tag, which an older version passes over"
 
 
 def test_claims_of_a_producer_id_replace_each_other_and_no_others() -> None:

@@ -52,6 +52,24 @@ async def test_what_one_node_wrote_another_takes_over(kafka: KafkaBroker, topic:
         ] * 6
 
 
+async def test_a_release_names_an_heir_who_owns_it_without_being_told(
+    kafka: KafkaBroker, topic: BackingTopic
+) -> None:
+    """The group of nodes may take seconds to tell anybody, as when one of them has just gone without a word."""
+    async with KafkaNode(kafka.bootstrap, topic, 1) as first, KafkaNode(kafka.bootstrap, topic, 2) as second:
+        second.drivers[1].may_inherit = lambda: False
+        for partition in range(3):
+            await first.own(partition)
+        await first.commit(a="1")
+        first.drivers[2].advise(False, heir_id=3)
+        first.drivers[1].advise(False, heir_id=2)
+        first.drivers[0].advise(False, heir_id=2)
+        await until(lambda: second.drivers[0].ownership.state is ACTIVE, "the heir owns it")
+        assert second.shards[0].values == {b"a": b"1"}
+        await until(lambda: second.drivers[1].owner is second.drivers[2].owner is None, "all are released")
+        assert [second.drivers[each].ownership.state for each in (1, 2)] == [FOLLOWING] * 2
+
+
 async def test_every_node_knows_where_the_owner_is(kafka: KafkaBroker, topic: BackingTopic) -> None:
     async with KafkaNode(kafka.bootstrap, topic, 1) as first, KafkaNode(kafka.bootstrap, topic, 2) as second:
         moves: list[int] = []

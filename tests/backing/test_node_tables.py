@@ -23,7 +23,7 @@ from coordinator.backing.kafka.node_records import (
     encode_node,
     encode_table,
 )
-from coordinator.backing.nodes import UNPLACED, NodeIdentity, NodeTable
+from coordinator.backing.nodes import UNPLACED, NodeIdentity, NodeTable, heirs_of
 from coordinator.daemon.routing import Routing
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.placement import NO_LEADER, Node, Placement
@@ -134,6 +134,17 @@ def test_nodes_and_tables_are_read_as_they_were_written() -> None:
     assert decode_node(encode_node(own)) == own
     table = table_of(NODES, {}, PARTITIONS)
     assert decode_table(encode_table(table)) == table
+
+
+def test_heirs_are_those_that_the_others_find_when_a_node_has_left() -> None:
+    shown = many(4)
+    table = table_of(shown, {}, 50)
+    leaving = shown[1].node_id
+    heirs = heirs_of(table, leaving)
+    assert leaving not in heirs
+    owned = dict(enumerate(table.owners))
+    assert heirs == table_of([each for each in shown if each.node_id != leaving], owned, 50).owners
+    assert heirs_of(table_of(shown[:1], {}, 3), shown[0].node_id) == (UNPLACED,) * 3
 
 
 def many(count: int) -> list[NodeIdentity]:

@@ -107,7 +107,7 @@ async def test_an_append_proves_what_was_when_it_was_sent(
             sent.append(batch)
 
     ownership = Ownership(1, OwnershipTiming())
-    driver = ShardDriver(0, ownership, Counters(), Ports(cast(Any, Sending()), cast(Any, None), clock))
+    driver = ShardDriver(0, ownership, Counters(), Ports(cast(Any, Sending()), cast(Any, None), clock, 1))
     heard: list[Any] = []
     monkeypatch.setattr(driver, "_handle", heard.append)
     batch = events.OutgoingBatch(3, Writer(1, 0), 0, 1, bytearray(100))
@@ -150,7 +150,7 @@ async def test_a_closed_driver_hears_nothing(clock: Clock) -> None:
             """It was read."""
 
     driver = ShardDriver(
-        0, Ownership(1, OwnershipTiming()), Counters(), Ports(cast(Any, Sending()), cast(Any, None), clock)
+        0, Ownership(1, OwnershipTiming()), Counters(), Ports(cast(Any, Sending()), cast(Any, None), clock, 1)
     )
     driver.on_fetched(Fetched(0, 0, 0, (), 7, ASKED_MS, 0))
     await driver.close()

@@ -46,8 +46,10 @@ def copy_of(source: Path, copy: Path) -> None:
 
 
 def break_it(copy: Path, mutant: Mutant) -> None:
-    """Apply the patch to the copy."""
+    """Apply the patch to the copy. Raises SyntaxError if that is no Python then: whatever starts it would fail."""
     subprocess.run(["git", "apply", str(mutant.patch)], cwd=copy, check=True)
+    for name in re.findall(r"^\+\+\+ b/(\S+\.py)$", mutant.patch.read_text(), re.MULTILINE):
+        compile((copy / name).read_text(), name, "exec")
 
 
 def test_that_fails(copy: Path, net: tuple[str, ...]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,18 @@ def test_git_skips_the_header(tmp_path: Path) -> None:
     notes.write_text("one\ntwo\n")
     nets.break_it(tmp_path, read_mutant(patch))
     assert notes.read_text() == "one\nthree\n"
+
+
+@pytest.mark.parametrize("line", ["three", "  three"])
+def test_a_patch_that_leaves_no_python_is_no_mutant(tmp_path: Path, line: str) -> None:
+    """A daemon that cannot be imported fails any test that starts one."""
+    diff = DIFF.replace("notes.txt", "notes.py").replace("+three", f"+{line}")
+    notes = tmp_path / "storage" / "notes.py"
+    notes.parent.mkdir()
+    notes.write_text("one\ntwo\n")
+    broken = read_mutant(patch_of(tmp_path, "# net: tests/a.py\n# simulation: blind\n", diff))
+    with pytest.raises(SyntaxError) if line.startswith(" ") else nullcontext():
+        nets.break_it(tmp_path, broken)
 
 
 def test_a_rotation_takes_what_changed_and_a_share_of_the_others() -> None:

@@ -65,7 +65,7 @@ class BackingLog:
         self.drivers: dict[int, ShardDriver] = {}
         self._tail = Tail(cluster, topic, self.drivers)
         self._sender = Sender(cluster, topic, self._tail.catch_up)
-        ports = Ports(self._sender, Epochs(cluster, topic.name), wall_ms, own.endpoints)
+        ports = Ports(self._sender, Epochs(cluster, topic.name), wall_ms, own.node_id, own.endpoints)
         timing = timing or OwnershipTiming()
         for partition, host in hosts.items():
             self.drivers[partition] = ShardDriver(partition, Ownership(own.node_id, timing), host, ports)

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from coordinator.backing.claims import Claim, ClaimKind, Endpoint, Writer
-from protocol.codec.codec import data, decode, encode, struct
+from coordinator.backing.claims import NO_HEIR, Claim, ClaimKind, Endpoint, Writer
+from protocol.codec.codec import data, decode, encode, since, struct
 from protocol.codec.primitives import Int8, Int32, Int64
 from protocol.errors import DecodeError
 from protocol.records.records import Record
@@ -53,6 +53,7 @@ class ClaimValue:
     lease_ms: Int32
     was_active: bool
     endpoints: list[EndpointValue]
+    heir_id: Int32 = since(0, tag=0, default=NO_HEIR)
 
 
 def endpoint_values(endpoints: Iterable[Endpoint]) -> list[EndpointValue]:
@@ -74,6 +75,7 @@ def claim_record(claim: Claim, writer: Writer, wall_ms: int) -> Record:
         lease_ms=claim.lease_ms,
         was_active=claim.was_active,
         endpoints=endpoint_values(claim.endpoints),
+        heir_id=claim.heir_id,
     )
     return Record(key, _PREFIX.pack(VALUE_VERSION) + encode(value, VALUE_VERSION), wall_ms)
 
@@ -88,6 +90,7 @@ def read_claim(record: Record) -> Claim | None:
             raise UnreadableClaimError(f"the claim at offset {record.offset} is of a version not known here")
         read = decode(ClaimValue, VALUE_VERSION, value, _PREFIX.size)
         endpoints = endpoints_of(read.endpoints)
-        return Claim(_KINDS[read.kind], read.node_id, read.lease_ms, read.was_active, endpoints)
+        kind = _KINDS[read.kind]
+        return Claim(kind, read.node_id, read.lease_ms, read.was_active, endpoints, read.heir_id)
     except (DecodeError, KeyError) as error:
         raise UnreadableClaimError(f"the claim at offset {record.offset} cannot be read: {error}") from None

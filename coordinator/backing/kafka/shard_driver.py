@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from coordinator.backing import events
-from coordinator.backing.claims import Claim, ClaimKind, Endpoint
+from coordinator.backing.claims import NO_HEIR, Claim, ClaimKind, Endpoint
 from coordinator.backing.events import AppendError, OutgoingBatch
 from coordinator.backing.kafka.claim_records import claim_record
 from coordinator.backing.kafka.cluster import BackingError
@@ -56,6 +56,7 @@ class Ports:
     sender: Sender
     epochs: Epochs
     wall_ms: Callable[[], int]
+    node_id: int
     endpoints: tuple[Endpoint, ...] = ()
     """Where clients find this node, said with every claim."""
 
@@ -78,8 +79,11 @@ class ShardDriver:
         self._asking: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._told: Claim | None = None
+        self._heir_id = NO_HEIR
         self.on_moved: Callable[[int], None] = lambda partition: None
         """Called with the partition when `owner` is another."""
+        self.may_inherit: Callable[[], bool] = lambda: True
+        """Whether this node owns what another one released for it, before it is advised to."""
         self.was_read = False
         """Whether the log was read to its end once, so that `owner` is of the present."""
         self.on_state: Callable[[], None] = lambda: None
@@ -111,8 +115,12 @@ class ShardDriver:
         owner = self.owner
         return None if owner is None else owner.node_id
 
-    def advise(self, is_wanted: bool) -> None:
-        """Whether this node is to own the shard, as newest advice has it."""
+    def advise(self, is_wanted: bool, heir_id: int = NO_HEIR) -> None:
+        """Whether this node is to own the shard, as newest advice has it; if not, who is, if that is known.
+
+        A release names that one, which need not hear of it by the group of nodes then.
+        """
+        self._heir_id = NO_HEIR if is_wanted else heir_id
         self._handle(events.Advised(is_wanted))
 
     def write(self, batch: bytearray, record_count: int) -> int:
@@ -196,6 +204,13 @@ class ShardDriver:
         if (owner := self.owner) != self._told:
             self._told = owner
             self.on_moved(self.partition)
+            if owner is None and self._is_heir and self.may_inherit():
+                self.advise(True)
+
+    @property
+    def _is_heir(self) -> bool:
+        latest = self.ownership.book.latest
+        return latest is not None and latest.claim.heir_id == self._ports.node_id
 
     def _arm(self) -> None:
         """Be there when something is due. The loop's clock may stand still while the machine sleeps: then late."""
@@ -244,7 +259,8 @@ class ShardDriver:
         if self._encoded[0] != batch.number:
             content: Any = batch.content
             if isinstance(content, Claim):
-                claim = replace(content, endpoints=self._ports.endpoints)
+                heir_id = self._heir_id if content.kind is ClaimKind.RELEASED else NO_HEIR
+                claim = replace(content, endpoints=self._ports.endpoints, heir_id=heir_id)
                 content = encode_batch([claim_record(claim, batch.writer, self._ports.wall_ms())])
             set_producer(content, BatchProducer(*batch.writer, batch.base_sequence))
             self._encoded, self._first_sent_ms = (batch.number, bytes(content)), boot_ms()
