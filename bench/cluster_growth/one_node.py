@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast, overload
 
 from bench.cluster_growth.played_kafka import PlayedCluster, PlayedKafka, PlayedLog, Traffic
 from bench.cluster_growth.virtual_time import VirtualClock, VirtualLoop, run
@@ -183,10 +183,17 @@ class _Names(Sequence[str]):
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def __getitem__(self, index: int | slice) -> str | list[str]:  # type: ignore[override]
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
-            return [self[number] for number in self._numbers[index]]  # type: ignore[misc]
-        return f"payments-{self._shard:04}-{self._numbers[index]:07}"
+            return [self._name(number) for number in self._numbers[index]]
+        return self._name(self._numbers[index])
+
+    def _name(self, number: int) -> str:
+        return f"payments-{self._shard:04}-{number:07}"
 
 
 class World:
@@ -206,7 +213,7 @@ class World:
         self.cluster = PlayedCluster(self.kafka)
         settings = load({"listeners": "PLAINTEXT://127.0.0.1:0", "node.id": "1"}).settings
         self.node = Node(settings, Backing(BackingClient("played:1"), self.cluster, self.topic))
-        self.node._history.record = lambda rows: None  # type: ignore[method-assign]  # Its topic is not played.
+        cast(Any, self.node)._history.record = lambda rows: None  # Its topic is not played.
 
     def _groups_of(self, partition: int) -> int:
         share, more = divmod(self.size.groups, self.size.shards)

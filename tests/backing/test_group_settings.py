@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -77,7 +77,7 @@ class Watched:
     def __init__(self, cluster: FakeCluster) -> None:
         self.said: list[tuple[str, dict[str, str]]] = []
         self.watch = GroupSettingsWatch(
-            cluster,  # type: ignore[arg-type]  # It has what the watch uses of one.
+            cast(Any, cluster),  # It has what the watch uses of one.
             lambda group_id, texts: self.said.append((group_id, dict(texts))),
         )
 
@@ -149,7 +149,7 @@ async def test_who_does_not_answer_changes_nothing_and_is_complained_of_once(clu
 @pytest.mark.asyncio
 async def test_a_node_goes_by_it_within_its_own_bounds(cluster: FakeCluster) -> None:
     own = {"muster.backing.bootstrap.servers": "a:1", "group.consumer.max.session.timeout.ms": "55000"}
-    followed = NodeGroupSettings(cluster, load(own).settings)  # type: ignore[arg-type]  # As above.
+    followed = NodeGroupSettings(cast(Any, cluster), load(own).settings)  # As above.
     cluster.texts = {"a": {SESSION: "60000", BEAT: "6000", "consumer.of.a.later.kafka": "x"}}
     await followed.start()
     set_here, general = followed.in_force.of("a"), followed.in_force.of("b")
