@@ -168,7 +168,7 @@ class Gateway:
         self._refused: dict[str, None] = {}
 
     def on_metadata(self, hear: Callable[[MetadataResponse], None]) -> None:
-        """Have `hear` called with what brokers tell clients of topics."""
+        """Have `hear` called with the answers to Metadata that clients get from brokers."""
         self._front.on_metadata = hear
 
     def table(self, of_groups: Mapping[int, Handler], groups: GroupApis) -> dict[int, Api]:

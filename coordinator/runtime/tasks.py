@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 
 import structlog
 
@@ -15,6 +16,16 @@ def spawn(work: Coroutine[object, object, None]) -> asyncio.Task[None]:
     task = asyncio.ensure_future(work)
     task.add_done_callback(_report)
     return task
+
+
+async def end(*tasks: asyncio.Task[None] | None) -> None:
+    """Cancel tasks and wait until they have ended. Raises what one has raised, but for its cancellation."""
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    for task in running:
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 def _report(task: asyncio.Task[None]) -> None:

@@ -18,7 +18,7 @@ from aiokafka.conn import AIOKafkaConnection, CloseReason, create_conn
 from aiokafka.errors import KafkaError
 
 from coordinator.runtime.clock import boot_ms
-from coordinator.runtime.tasks import spawn
+from coordinator.runtime.tasks import end, spawn
 from protocol.carried import CarriedRequest, NoCommonVersionError
 from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -110,10 +110,7 @@ class BackingCluster:
     async def close(self) -> None:
         """Close all connections, for good; what is not answered yet ends with UnavailableError."""
         self._is_closed = True
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._refreshing
+        await end(self._refreshing)
         for opened in self._connections.values():
             opened.connection.close()
         self._connections.clear()

@@ -2,7 +2,7 @@
 
 That a topic is there is believed at once, that it is gone is not: offsets are removed with it, and an answer that
 lacks it may come from a broker that has not heard of it yet, or may not show it. Its id has to be unknown twice.
-What a request names and nobody here knows is asked about before the request is answered (`ask_first`).
+What a request names and is not known here is asked about before the request is answered (`ask_first`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 WANTED_MAX: Final = 1_000
-"""Names and ids that clients gave and nobody knows, remembered until they are asked about; of either so many."""
+"""Unknown names and ids that clients gave, remembered until they are asked about; of either so many."""
 REMEMBERED_DELETIONS: Final = 10_000
 
 OnDeleted = Callable[[str, bytes], None]
@@ -75,17 +75,20 @@ class ClusterTopics:
         return self._names.get(topic_id)
 
     def was_deleted(self, topic_id: bytes) -> bool:
-        """Whether a topic of this id is gone. One that nobody here knows is in doubt: it may have gone before."""
+        """Whether a topic of this id is gone. One that is not known here is in doubt: it may have gone before."""
         if topic_id in self._deleted_ids:
             return True
-        if topic_id not in self._names and topic_id != ZERO_UUID and topic_id not in self._doubts:
-            self._doubts[topic_id] = None
-            self.on_wanted()
+        if topic_id not in self._names and topic_id != ZERO_UUID:
+            self._doubt(topic_id)
         return False
 
     def doubt(self, topic_id: bytes) -> None:
         """A broker has said that this topic is not there: ask about it, as about what a list lacks."""
-        if topic_id in self._names and topic_id not in self._doubts:
+        if topic_id in self._names:
+            self._doubt(topic_id)
+
+    def _doubt(self, topic_id: bytes) -> None:
+        if topic_id not in self._doubts:
             self._doubts[topic_id] = None
             self.on_wanted()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 import structlog
@@ -17,9 +16,10 @@ import structlog
 from coordinator.backing.claims import Writer
 from coordinator.backing.events import AppendError
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError, Lane, UnavailableError, error_of
+from coordinator.backing.kafka.complaints import Complaints
 from coordinator.backing.kafka.sender import PRODUCE_BY_ID, Outcome, outcome_of, produce_request
 from coordinator.backing.kafka.topic import BackingTopic, found_or_made
-from coordinator.runtime.tasks import spawn
+from coordinator.runtime.tasks import end, spawn
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.records.batch import BatchProducer, parse_header, set_base_offset, set_producer
@@ -57,7 +57,7 @@ class EventTopic:
         self._task: asyncio.Task[None] | None = None
         self._writer: Writer | None = None
         self._sequence = 0
-        self._complaint = ""
+        self._complaints = Complaints(log, "history events cannot be written", topic=name)
 
     async def open(self, settings: Mapping[str, str]) -> None:
         """Find the topic, or make it with these settings. Raises BackingError."""
@@ -83,9 +83,7 @@ class EventTopic:
         """Append what still waits, if that can be done soon."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=CLOSE_S)
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await end(self._task)
         if self._waiting:
             log.warning("history events were not written", topic=self._name, batches=len(self._waiting))
         await self._cluster.close()
@@ -114,10 +112,10 @@ class EventTopic:
                     content = await self._numbered(batch)
                 outcome = await self._sent(content)
             except BackingError as error:
-                self._complain(str(error))
+                self._complaints.say(str(error))
                 outcome = AppendError.RETRIABLE
             if isinstance(outcome, int):
-                self._complaint = ""
+                self._complaints.over()
                 self._sequence = (self._sequence + count) % SEQUENCE_LIMIT
                 return ErrorCode.NONE
             if outcome is not AppendError.RETRIABLE:
@@ -154,11 +152,5 @@ class EventTopic:
         if error_of(result.error_code) in GONE:
             self._topic = None
         if isinstance(outcome, AppendError):
-            self._complain(error_of(result.error_code).name)
+            self._complaints.say(error_of(result.error_code).name)
         return outcome
-
-    def _complain(self, reason: str) -> None:
-        """Log a reason once, until it is another or is over."""
-        if reason != self._complaint:
-            self._complaint = reason
-            log.warning("history events cannot be written", topic=self._name, reason=reason)

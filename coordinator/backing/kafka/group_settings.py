@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Final
 
 import structlog
 
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError, error_of
-from coordinator.runtime.tasks import spawn
+from coordinator.backing.kafka.complaints import Complaints
+from coordinator.runtime.tasks import end, spawn
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import (
     ConfigResourceType,
@@ -51,7 +51,7 @@ class GroupSettingsWatch:
         self._on_set = on_set
         self._texts: dict[str, Texts] = {}
         self._task: asyncio.Task[None] | None = None
-        self._complained = ""
+        self._complaints = Complaints(log, "what is set for single groups is as it was known")
 
     async def start(self) -> None:
         """Know what is set, if the cluster says it, and go on looking."""
@@ -60,10 +60,7 @@ class GroupSettingsWatch:
 
     async def close(self) -> None:
         """Ask nothing more."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await end(self._task)
 
     async def _look_on(self) -> None:
         while True:
@@ -74,7 +71,7 @@ class GroupSettingsWatch:
         try:
             self._take(await self._described())
         except BackingError as error:
-            self._complain(str(error))
+            self._complaints.say(str(error))
 
     async def _described(self) -> list[DescribeConfigsResult]:
         """All groups with settings. Raises BackingError."""
@@ -110,14 +107,10 @@ class GroupSettingsWatch:
         for group_id in before.keys() | found.keys():
             if (texts := found.get(group_id, {})) != before.get(group_id, {}):
                 self._on_set(group_id, texts)
-        self._complain(refused)
-
-    def _complain(self, reason: str) -> None:
-        """Log a reason once, until it is another or, empty, is over."""
-        if self._complained != reason:
-            self._complained = reason
-            if reason:
-                log.warning("what is set for single groups is as it was known", reason=reason)
+        if refused:
+            self._complaints.say(refused)
+        else:
+            self._complaints.over()
 
 
 def _slices(names: list[str]) -> list[list[str]]:

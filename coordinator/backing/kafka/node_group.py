@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from aiokafka.errors import (
     KafkaError,
 )
 
+from coordinator.backing.kafka.complaints import Complaints
 from coordinator.backing.kafka.node_records import (
     UnreadableNodeError,
     decode_node,
@@ -30,7 +30,7 @@ from coordinator.backing.kafka.node_records import (
     encode_table,
 )
 from coordinator.backing.nodes import NodeIdentity, NodeTable, table_of
-from coordinator.runtime.tasks import spawn
+from coordinator.runtime.tasks import end, spawn
 
 GROUP_PREFIX: Final = "muster-nodes-"
 STRATEGY: Final = "muster"
@@ -135,26 +135,21 @@ class NodeGroup:
 
     async def close(self) -> None:
         """Leave, if the group can be reached soon."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await end(self._task)
         await self._leave()
 
     async def _stay(self) -> None:
-        complaint = ""
+        complaints = Complaints(log, "not in the group of the nodes")
         while True:
             try:
                 await self._join()
-                complaint = ""
+                complaints.over()
                 assert self._consumer is not None
                 await self._consumer.getone()  # There is nothing to get: it ends with what goes wrong.
             except (KafkaError, OSError) as error:
                 if isinstance(error, REFUSALS) and not self._nodes.is_in:
                     self._on_refused(f"group {GROUP_PREFIX}{self._topic} of the nodes: {error}")
-                if str(error) != complaint:
-                    complaint = str(error)
-                    log.warning("not in the group of the nodes", reason=complaint)
+                complaints.say(str(error))
             await self._leave()
             await asyncio.sleep(AGAIN_S)
 

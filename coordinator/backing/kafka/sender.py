@@ -25,7 +25,7 @@ from coordinator.backing.kafka.cluster import (
 )
 from coordinator.backing.kafka.fetched import Fetched
 from coordinator.backing.kafka.topic import BackingTopic
-from coordinator.runtime.tasks import spawn
+from coordinator.runtime.tasks import end, spawn
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     PartitionProduceData,
@@ -130,11 +130,7 @@ class Sender:
     async def close(self) -> None:
         """Send nothing more, and call back nobody."""
         self._is_closed = True
-        for task in self._tasks.values():
-            task.cancel()
-        for task in self._tasks.values():
-            with suppress(asyncio.CancelledError):
-                await task
+        await end(*self._tasks.values())
 
     async def _run(self, node_id: int) -> None:
         """Send what waits for this broker, until nothing does."""

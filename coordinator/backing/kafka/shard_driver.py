@@ -14,6 +14,7 @@ from coordinator.backing.claims import NO_HEIR, Claim, ClaimKind, Endpoint
 from coordinator.backing.events import AppendError, OutgoingBatch
 from coordinator.backing.kafka.claim_records import claim_record
 from coordinator.backing.kafka.cluster import BackingError
+from coordinator.backing.kafka.complaints import Complaints
 from coordinator.backing.kafka.epochs import Epochs
 from coordinator.backing.kafka.fetched import Fetched, FetchedBatch
 from coordinator.backing.kafka.sender import Appending, Outcome, Sender
@@ -75,7 +76,8 @@ class ShardDriver:
         self._encoded: tuple[int, bytes] = (-1, b"")  # The batch on its way: the same bytes each time.
         self._first_sent_ms = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._complaint = ""
+        # An epoch is asked for again ten times a second.
+        self._complaints = Complaints(log, "no producer epoch for a shard", partition=partition)
         self._asking: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._told: Claim | None = None
@@ -231,12 +233,10 @@ class ShardDriver:
         try:
             writer = await self._ports.epochs.next_epoch(self.partition)
         except BackingError as error:
-            if str(error) != self._complaint:  # It is asked again ten times a second.
-                self._complaint = str(error)
-                log.warning("no producer epoch for a shard", partition=self.partition, reason=str(error))
+            self._complaints.say(str(error))
             self._handle(events.EpochFailed())
         else:
-            self._complaint = ""
+            self._complaints.over()
             self._handle(events.EpochGiven(writer, asked_ms))
 
     def _send(self, action: events.Send) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 import structlog
@@ -18,11 +17,12 @@ from coordinator.backing.kafka.cluster import (
     UnavailableError,
     error_of,
 )
+from coordinator.backing.kafka.complaints import Complaints
 from coordinator.backing.kafka.fetch_session import Asked, FetchSession, partitions_of
 from coordinator.backing.kafka.fetched import Fetched, fetched
 from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.runtime.clock import boot_ms
-from coordinator.runtime.tasks import spawn
+from coordinator.runtime.tasks import end, spawn
 from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.fetch import (
     FetchPartition,
@@ -87,9 +87,9 @@ class Tail:
         self._led: dict[int, list[int]] = {}  # The partitions of each broker, as of the newest `start`.
         # By broker, with the connection over which it was opened.
         self._sessions: dict[int, tuple[OpenConnection, FetchSession]] = {}
-        # The brokers at which the newest Fetch did not reach the end of all logs.
-        self._behind: set[int] = set()
-        self._complained: dict[str, str] = {}
+        # Whether the newest Fetch at a broker did not reach the end of all logs.
+        self._is_behind: dict[int, bool] = {}
+        self._complaints = Complaints(log, "the log on Kafka cannot be read", topic=topic.name)
 
     def start(self) -> None:
         """Also to be called when leaders may have changed: a broker that leads something new is read from."""
@@ -104,11 +104,7 @@ class Tail:
 
     async def close(self) -> None:
         """Read nothing more."""
-        for reader in self._readers.values():
-            reader.cancel()
-        for reader in self._readers.values():
-            with suppress(asyncio.CancelledError):
-                await reader
+        await end(*self._readers.values())
 
     async def _read(self, node_id: int) -> None:
         while partitions := self._led.get(node_id):
@@ -116,18 +112,18 @@ class Tail:
             try:
                 is_well = await self._fetch(node_id, partitions)
             except BackingError as error:
-                self._complain(f"broker {node_id}", str(error))
+                self._complaints.say(str(error), f"broker {node_id}")
                 is_well = False
             if not is_well:
                 self._cluster.refresh_soon()
                 await asyncio.sleep(RETRY_S)
-            elif node_id not in self._behind:
+            elif not self._is_behind[node_id]:
                 await asyncio.sleep(began_s + NEWS_EVERY_S - asyncio.get_running_loop().time())
 
     async def _fetch(self, node_id: int, partitions: Iterable[int]) -> bool:
         """One Fetch; whether the broker knew all partitions as its own. Raises UnavailableError."""
         opened = await self._cluster.open(node_id, Lane.TAIL)
-        # It comes back when its answer was understood: without that nobody knows where the broker is in it.
+        # It comes back when its answer was understood: without that it is not known where the broker is in it.
         of_connection, session = self._sessions.pop(node_id, (opened, FetchSession()))
         if of_connection is not opened:
             session = FetchSession()
@@ -148,12 +144,10 @@ class Tail:
                 continue
             if (data := session.silent(answer, partition)) is not None:
                 is_well &= self._take(data, Where(asked, node_id, sent_ms))
-        self._behind.discard(node_id)
-        if any(
+        self._is_behind[node_id] = any(
             self._followers[each.partition_index].position < each.high_watermark
             for each in partitions_of(answer)
-        ):
-            self._behind.add(node_id)
+        )
         return is_well
 
     async def catch_up(self, opened: OpenConnection, node_id: int, partitions: Iterable[int]) -> None:
@@ -211,28 +205,16 @@ class Tail:
             follower.on_position_gone(data.log_start_offset, data.high_watermark)
             return False
         if data.error_code != ErrorCode.NONE:
-            self._complain(about, error_of(data.error_code).name)
+            self._complaints.say(error_of(data.error_code).name, about)
             return False
         try:
             (position, leader_epoch), node_id, sent_ms = where
             follower.on_fetched(fetched(data, position, node_id, sent_ms, leader_epoch))
         except (CorruptBatch, DecodeError, UnreadableClaimError) as error:
-            self._complain(about, str(error))  # It stays where it is, and the others are read on.
+            self._complaints.say(str(error), about)  # It stays where it is, and the others are read on.
             return False
         except Exception as error:  # A bug of ours; the others are read on.
-            self._complain(about, f"{type(error).__name__}: {error}", error)
+            self._complaints.say(f"{type(error).__name__}: {error}", about, error)
             return False
-        self._complained.pop(about, None)
+        self._complaints.over(about)
         return True
-
-    def _complain(self, about: str, reason: str, trace: Exception | None = None) -> None:
-        """Log a reason once, until it is another or is over."""
-        if self._complained.get(about) != reason:
-            self._complained[about] = reason
-            log.warning(
-                "the log on Kafka cannot be read",
-                topic=self._topic.name,
-                about=about,
-                reason=reason,
-                exc_info=trace,
-            )

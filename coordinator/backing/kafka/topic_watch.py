@@ -10,8 +10,9 @@ import structlog
 
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError, error_of
 from coordinator.backing.kafka.cluster_topics import ClusterTopics
+from coordinator.backing.kafka.complaints import Complaints
 from coordinator.runtime.clock import boot_ms
-from coordinator.runtime.tasks import spawn
+from coordinator.runtime.tasks import end, spawn
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -46,7 +47,7 @@ class TopicWatch:
         self._listed_ms = 0
         self._is_wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._complained = ""
+        self._complaints = Complaints(log, "the topics of the cluster are as they were known")
         topics.on_wanted = self._is_wanted.set
 
     async def start(self) -> None:
@@ -56,19 +57,16 @@ class TopicWatch:
 
     async def close(self) -> None:
         """Ask nothing more."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await end(self._task)
 
     async def _look_on(self) -> None:
         while True:
             await self._until_due()
             try:
                 await self._look()
-                self._complained = ""
+                self._complaints.over()
             except BackingError as error:
-                self._complain(str(error))
+                self._complaints.say(str(error))
             await asyncio.sleep(PAUSE_S)
 
     async def _until_due(self) -> None:
@@ -116,9 +114,3 @@ class TopicWatch:
         if answer.error_code != ErrorCode.NONE:
             raise BackingError(f"Metadata: {error_of(answer.error_code).name}")
         return answer
-
-    def _complain(self, reason: str) -> None:
-        """Log a reason once, until it is another or is over."""
-        if self._complained != reason:
-            self._complained = reason
-            log.warning("the topics of the cluster are as they were known", reason=reason)
