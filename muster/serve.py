@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from coordinator.daemon.startup import StartupError
 from coordinator.settings.backing import BOOTSTRAP, GATEWAY, PREFIX
 from coordinator.settings.http_listeners import http_listener
 from coordinator.settings.model import Settings
@@ -144,7 +145,7 @@ def _log_ignored_settings(loaded: LoadedSettings) -> None:
 
 
 def _run(settings: Settings, backing: ClientSettings | None, started_s: float) -> int:
-    serve, startup_error = _imported(backing)
+    serve = _imported(backing)
     loop_factory = _loop_factory()
     _begin_to_collect()
     if loop_factory is not None:  # asyncio's own loop leaves cycles behind, in its transports.
@@ -155,23 +156,18 @@ def _run(settings: Settings, backing: ClientSettings | None, started_s: float) -
     except UnusableSettings as error:
         say(error)
         return STATUS_NOT_UNDERSTOOD
-    except startup_error as error:
+    except StartupError as error:
         say(error)
         return STATUS_FAILED
     return 0
 
 
-def _imported(backing: ClientSettings | None) -> tuple[Serve, type[Exception]]:
-    """What serves, and what it raises if it cannot start.
-
-    Imported after the settings, as a mistake in them is reported sooner, and before collection begins.
-    """
-    from coordinator.daemon.startup import StartupError
-
+def _imported(backing: ClientSettings | None) -> Serve:
+    """What serves. After the settings, as a mistake in them is reported sooner, and before collection begins."""
     if backing is None:
         from coordinator.daemon.daemon import serve
 
-        return serve, StartupError
+        return serve
     from coordinator.daemon.node import serve_node  # With aiokafka: most daemons need none.
     from coordinator.daemon.node_backing import BackingClient
 
@@ -180,7 +176,7 @@ def _imported(backing: ClientSettings | None) -> tuple[Serve, type[Exception]]:
         client = BackingClient(backing.bootstrap, backing.security.for_aiokafka())
         await serve_node(settings, client, **how)
 
-    return serve_backed, StartupError
+    return serve_backed
 
 
 def _begin_to_collect() -> None:

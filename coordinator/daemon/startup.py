@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from coordinator.runtime.turn_share import TurnShare
-from coordinator.settings.model import Settings
-
 if TYPE_CHECKING:
     from coordinator.http.server import HttpServer
     from coordinator.http.sources import Sources
+    from coordinator.runtime.turn_share import TurnShare
+    from coordinator.settings.model import Settings
 
 READER_THREADS: Final = 2
 """Threads for reads that wait for the disk, such as fetches of data that is not in the page cache."""
