@@ -224,7 +224,7 @@ class World:
         self.kafka.logs[partition].claim(
             Claim(ClaimKind.CLAIMED, owner, LEASE_MS, was_active=False, endpoints=endpoints)
         )
-        self.kafka.tell(partition)
+        self.kafka.notify(partition)
 
     # What the others do.
 

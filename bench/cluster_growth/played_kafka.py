@@ -176,10 +176,10 @@ class PlayedKafka:
     def append(self, partition: int, batch: bytes | bytearray) -> int:
         """Append as another node does, or the one that is measured."""
         base_offset = self.logs[partition].append(batch)
-        self.tell(partition)
+        self.notify(partition)
         return base_offset
 
-    def tell(self, partition: int) -> None:
+    def notify(self, partition: int) -> None:
         """There is more to read here."""
         for waiting in self._news.pop(partition % self.brokers, ()):
             if not waiting.done():

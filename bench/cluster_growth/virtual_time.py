@@ -90,7 +90,10 @@ def run(clock: VirtualClock, main: Callable[[VirtualLoop], Coroutine[Any, Any, T
     """Run until `main` ends, with all clocks of a node on this one."""
     loop = VirtualLoop(clock)
     system: Mapping[str, Any] = vars(time) | {"clock_gettime_ns": lambda _: clock.now_ns()}
-    node_clock = lambda elapsed_ns: Clock(clock.now_ns, clock.now_ns, elapsed_ns)  # noqa: E731
+
+    def node_clock(elapsed_ns: Callable[[], int]) -> Clock:
+        return Clock(clock.now_ns, clock.now_ns, elapsed_ns)
+
     with (
         patch.object(clock_module, "time", SimpleNamespace(**system)),
         patch.object(node, "Clock", node_clock),

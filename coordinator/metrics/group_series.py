@@ -166,8 +166,9 @@ class GroupSeries:
         for number_of, start in enumerate(range(0, len(rows), ROWS_AT_ONCE)):
             some = [*rows[start : start + ROWS_AT_ONCE]]
             kept = self._blocks[number_of] if number_of < len(self._blocks) else None
-            is_same = kept is not None and len(kept.rows) == len(some) and all(map(is_, kept.rows, some))
-            blocks.append(kept if kept is not None and is_same else Block(some, {}))
+            if kept is None or len(kept.rows) != len(some) or not all(map(is_, kept.rows, some)):
+                kept = Block(some, {})
+            blocks.append(kept)
         self._blocks = blocks
         return blocks
 
