@@ -62,7 +62,12 @@ def test_a_node_follows_all_logs_and_serves_its_share(measured: Measured) -> Non
     assert measured.start.requests["Fetch"] >= BROKERS
     assert measured.serving.requests["InitProducerId"] == 3
     assert measured.serving.partitions["Produce"] == 3, "a claim for each"
-    assert measured.memory.made < measured.memory.served
+
+
+def test_memory_is_that_of_a_process_of_its_own() -> None:
+    """One that has had more before shows nothing of what a node takes."""
+    memory = command.measured_apart(SMALL, has_sessions=True).memory
+    assert memory.made < memory.served
 
 
 def test_a_quiet_node_asks_as_often_as_on_paper(measured: Measured) -> None:
