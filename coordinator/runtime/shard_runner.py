@@ -138,7 +138,7 @@ class ShardRunner(Generic[S]):
             error = self.kind.loading_answer(request) if is_loading else ErrorCode.NOT_COORDINATOR
             self.fail_one(pending, error)
             return
-        if self.may_answer is not None and (error := self._refusal(request)):
+        if self.may_answer is not None and (error := self.refusal(request)):
             self.fail_one(pending, error)
             return
         if self.durable_log.state is not LOG_ACTIVE and type(request) in self.kind.may_write:
@@ -146,7 +146,7 @@ class ShardRunner(Generic[S]):
             return
         self._handle_request(pending, RequestReceived(request, context, self._host.wall_ms()))
 
-    def _refusal(self, request: Any) -> ErrorCode:
+    def refusal(self, request: Any) -> ErrorCode:
         """Of a log that others may take: why a request is refused; NONE if it is not."""
         if self.may_answer is not None and not self.may_answer():
             return ErrorCode.NOT_COORDINATOR

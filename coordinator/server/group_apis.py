@@ -177,12 +177,12 @@ class GroupApis:
         or the group has become a consumer group.
         """
         runner, now_ms = self._runtime.runner_for(request.group_id), self._runtime.now_ms
-        shard, group_id = _prepared_by(runner), request.group_id
+        shard, group_id = runner.shard, request.group_id
         if shard is None or not shard.prepares_heartbeats(group_id):
             return None
         heartbeat, answers = shard.prepare_heartbeat(request), self._answers_of(version)
         # No functions with names: as C they would be cycles with what they close over.
-        return Prepared(
+        prepared = Prepared(
             frame,
             lambda: runner.shard is shard and shard.prepares_heartbeats(group_id),
             lambda _, pending: pending.reply(answers[heartbeat(now_ms())]),
@@ -192,6 +192,7 @@ class GroupApis:
                 else None
             ),
         )
+        return _asked_each_time(runner, request, prepared)
 
     def prepare_consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, version: int, frame: bytes
@@ -203,7 +204,7 @@ class GroupApis:
         """
         runner, now_ms = self._runtime.runner_for(request.group_id), self._runtime.now_ms
         has_consumer_groups = self._has_consumer_groups
-        shard, seen = _prepared_by(runner), runner.position
+        shard, seen = runner.shard, runner.position
         steady = None if shard is None else shard.prepare_steady(request)
         if steady is None:
             return None
@@ -213,12 +214,13 @@ class GroupApis:
             is_served = runner.shard is shard and has_consumer_groups()
             return is_served and durable_log.durable_offset >= seen
 
-        return Prepared(
+        prepared = Prepared(
             frame,
             lambda: is_shown() and steady.holds(now_ms()),
             lambda _, pending: _reply_steady(pending, answer, steady, now_ms()),
             answer=lambda at_ms: answer if is_shown() and steady.beat(at_ms) else None,
         )
+        return _asked_each_time(runner, request, prepared)
 
     def prepare_commit(self, request: OffsetCommitRequest, version: int, frame: bytes) -> Prepared | None:
         """Prepare commits of the same partitions as `request`; None if they have to be decoded.
@@ -226,13 +228,13 @@ class GroupApis:
         A prepared commit is current while the same shard, not loaded again, would store all of the partitions.
         """
         runner, wall_ms = self._runtime.runner_for(request.group_id), self._runtime.wall_ms
-        shard = _prepared_by(runner)
+        shard = runner.shard
         commit = None if shard is None else shard.prepare_commit(request, version)
         template = None if commit is None else template_of_commit(request, version, frame)
         if commit is None or template is None:
             return None
         commit.response.count = self.counts[8].encoded()
-        return Prepared(
+        prepared = Prepared(
             frame,
             lambda: runner.shard is shard and runner.may_write and commit.is_current(),
             lambda offsets, pending: runner.gathered.add(
@@ -240,6 +242,7 @@ class GroupApis:
             ),
             template=template,
         )
+        return _asked_each_time(runner, request, prepared)
 
     def _encoded_steady(self, steady: SteadyHeartbeat, version: int) -> EncodedResponse:
         return EncodedResponse(steady.response, version, self.counts[68].encoded())
@@ -406,9 +409,11 @@ def _reply_steady(pending: Pending, answer: EncodedResponse, steady: SteadyHeart
     pending.reply(answer)
 
 
-def _prepared_by(runner: ShardRunner[Shard]) -> Shard | None:
-    """The shard that prepares requests; None if it is not loaded, or if each has to ask whether it may answer."""
-    return None if runner.may_answer else runner.shard
+def _asked_each_time(runner: ShardRunner[Shard], request: Any, prepared: Prepared) -> Prepared:
+    """What was prepared; where other nodes may take the shard, each request asks whether it is still led here."""
+    if runner.may_answer is None:
+        return prepared
+    return prepared.while_allowed(lambda: not runner.refusal(request))
 
 
 def _prepare_heartbeat(runner: ShardRunner[Shard], request: HeartbeatRequest) -> Heartbeat:

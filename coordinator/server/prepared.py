@@ -114,6 +114,14 @@ class Prepared:
             self.answer = lambda at_ms: answer(at_ms) if guard.version == version else None
         return self
 
+    def while_allowed(self, is_allowed: Callable[[], bool]) -> Prepared:
+        """Have this hold only where `is_allowed` says so at the time, besides all else; return itself."""
+        answer, is_current = self.answer, self.is_current
+        self.is_current = lambda: is_allowed() and is_current()
+        if self.is_immediate:
+            self.answer = lambda at_ms: answer(at_ms) if is_allowed() else None
+        return self
+
     def holds(self) -> bool:
         """Whether what was prepared still holds. Where `answer` is called, `guard` is compared before."""
         return self.guard.version == self.guarded_at and self.is_current()

@@ -79,30 +79,31 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def judge(chosen: Sequence[Mutant], at_a_time: int = AT_A_TIME) -> int:
-    """Try the nets on a whole copy, then the mutants; 0 if all nets hold."""
+    """Try the nets on a whole copy, then the mutants of those that pass there; 0 if all nets hold."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(at_a_time) as pool:
         whole = Path(folder, "whole")
         whole.mkdir()
         nets.copy_of(ROOT, whole)
-        if refused := _refused({mutant.net for mutant in chosen}, whole, pool):
-            print("\n".join(f"a net that does not pass unbroken: {net}: {why}" for net, why in refused))
-            return 1
-        print(f"their nets pass unbroken, {time.monotonic() - start:.0f} s", flush=True)
+        refused = _refused({mutant.net for mutant in chosen}, whole, pool)
+        for net, why in refused.items():
+            print(f"a net that does not pass unbroken: {' '.join(net)}: {why}")
+        chosen = [mutant for mutant in chosen if mutant.net not in refused]
+        print(f"their nets were tried, {time.monotonic() - start:.0f} s", flush=True)
         caught = 0
         for verdict in pool.map(lambda mutant: _judge(mutant, whole), chosen):
             caught += verdict.is_caught
             print(verdict, flush=True)
     print(f"{len(chosen)} mutants, {caught} caught, {time.monotonic() - start:.0f} s")
-    return 0 if caught == len(chosen) else 1
+    return 0 if caught == len(chosen) and not refused else 1
 
 
 def _refused(
     distinct: Iterable[tuple[str, ...]], whole: Path, pool: ThreadPoolExecutor
-) -> list[tuple[str, str]]:
+) -> dict[tuple[str, ...], str]:
     in_order = sorted(distinct)
     objections = pool.map(lambda net: nets.objection(whole, net), in_order)
-    return [(" ".join(net), why) for net, why in zip(in_order, objections, strict=True) if why]
+    return {net: why for net, why in zip(in_order, objections, strict=True) if why}
 
 
 def _judge(mutant: Mutant, whole: Path) -> Verdict:

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from coordinator.groups.classic.states import EMPTY, STABLE
+from coordinator.server.prepared import Prepared
 from coordinator.shard.shard import Shard
 from harness.doubles.fake_pending import FakePending
 from protocol.errors import ErrorCode
@@ -104,23 +105,46 @@ def test_what_writes_is_refused_while_the_log_takes_no_more(world: ShardWorld) -
 
 
 def requests_that_clients_repeat(world: ShardWorld) -> dict[int, tuple[Any, int]]:
-    """By API key, with its version; each would be prepared where nobody else can have the shard."""
+    """By API key, with its version; each is prepared."""
     joined = joined_member(world)
-    assert committed(world.answer(commit(1), 8)) == ErrorCode.NONE
+    assert committed(world.answer(commit(1, "simple"), 8)) == ErrorCode.NONE
     epoch = world.answer(joining(), 1).member_epoch
     steady = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=epoch)
-    return {12: (beat(joined), 4), 68: (steady, 1), 8: (commit(2), 8)}
+    assert world.answer(steady, 1).error_code == ErrorCode.NONE  # The first may still find something to do.
+    return {12: (beat(joined), 4), 68: (steady, 1), 8: (commit(2, "simple"), 8)}
+
+
+def prepared_by(world: ShardWorld, key: int) -> Prepared:
+    request, version = requests_that_clients_repeat(world)[key]
+    frame = encode_request(request, version, 0, CLIENT_ID)
+    prepared = apis_of(world).prepare()[key](request, version, frame)
+    assert prepared is not None
+    return prepared
+
+
+def is_taken(prepared: Prepared, at_ms: int) -> bool:
+    """Whether a request with the same bytes would be handled without being decoded, one way or the other."""
+    at_once = prepared.answer(at_ms) is not None if prepared.is_immediate else prepared.holds()
+    assert at_once == prepared.holds()
+    return at_once
 
 
 @pytest.mark.parametrize("key", [8, 12, 68])
-def test_nothing_is_prepared_past_the_lease(world: ShardWorld, key: int) -> None:
-    """What is answered by its bytes does not ask whether the node may answer."""
-    request, version = requests_that_clients_repeat(world)[key]
-    prepare = apis_of(world).prepare()[key]
-    frame = encode_request(request, version, 0, CLIENT_ID)
-    assert prepare(request, version, frame) is None
-    world.runner.may_answer = None
-    assert prepare(request, version, frame) is not None
+def test_what_was_prepared_asks_the_lease_each_time(world: ShardWorld, lease: Lease, key: int) -> None:
+    """It is answered by its bytes, and not past the lease."""
+    prepared = prepared_by(world, key)
+    for is_running in (True, False, True):
+        lease.is_running = is_running
+        assert is_taken(prepared, world.time_ms) is is_running
+
+
+@pytest.mark.parametrize(("key", "writes"), [(8, True), (12, False), (68, True)])
+def test_what_was_prepared_and_may_write_asks_for_room(world: ShardWorld, key: int, writes: bool) -> None:
+    prepared = prepared_by(world, key)
+    world.runner.has_room = lambda: False
+    assert is_taken(prepared, world.time_ms) is not writes
+    world.runner.has_room = lambda: True
+    assert is_taken(prepared, world.time_ms)
 
 
 def test_a_heartbeat_asks_the_lease_too(world: ShardWorld, lease: Lease) -> None:
