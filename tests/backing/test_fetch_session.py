@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from coordinator.backing import events
 from coordinator.backing.claims import Claim, ClaimKind, Writer
@@ -68,6 +69,9 @@ class Cluster:
 
     def leader_epoch_of(self, _: int) -> int:
         return self.epoch
+
+    def refresh_soon(self) -> None:
+        pass
 
     async def open(self, *_: object) -> object:
         return self.connection
@@ -223,6 +227,23 @@ async def test_fetches_are_apart_where_all_is_read(world: World, monkeypatch: py
     assert slept == [pytest.approx(tail.NEWS_EVERY_S)] * 2, (
         "not behind the second, which did not reach the end"
     )
+
+
+async def test_a_broker_that_fails_again_is_complained_of_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for each time, however often it is asked meanwhile."""
+
+    async def sleep(_: float) -> None:
+        pass
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    world.tail._led = {BROKER: [0, 1, 2]}
+    gone = UnavailableError("it is gone")
+    world.cluster.answers = [gone, gone, answer(0, 1, 2), gone, gone, asyncio.CancelledError()]
+    with capture_logs() as logged, pytest.raises(asyncio.CancelledError):
+        await world.tail._read(BROKER)
+    assert [(each["about"], each["reason"]) for each in logged] == [(f"broker {BROKER}", "it is gone")] * 2
 
 
 async def test_an_owner_heeds_silence_as_often_as_its_lease_needs() -> None:

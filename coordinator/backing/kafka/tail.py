@@ -114,6 +114,8 @@ class Tail:
             except BackingError as error:
                 self._complaints.say(str(error), f"broker {node_id}")
                 is_well = False
+            else:
+                self._complaints.over(f"broker {node_id}")
             if not is_well:
                 self._cluster.refresh_soon()
                 await asyncio.sleep(RETRY_S)
