@@ -182,10 +182,23 @@ def test_a_share_without_a_mutant_is_no_success(
     assert "without --rotate they are tried" in said.err
 
 
-def test_a_net_that_fails_unbroken_fails_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_net_that_fails_unbroken_fails_the_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the mutants of the others are tried all the same: a whole run takes more than an hour."""
     gone = mutant("some", "storage/files.py", net=("tests/of_no_file.py",))
-    assert judge([gone]) == 1
+    other = mutant("other", "storage/files.py", net=("tests/mutations/test_rotation.py",))
+    tried: list[str] = []
+
+    def judged(each: Mutant, _: Path) -> runner.Verdict:
+        tried.append(each.name)
+        return runner.Verdict(each, "a test", None, 0.0)
+
+    monkeypatch.setattr(runner, "_judge", judged)
+    monkeypatch.setattr(nets, "objection", lambda _, net: "no such file" if net == gone.net else None)
+    assert judge([gone, other]) == 1
     assert "does not pass unbroken: tests/of_no_file.py" in capsys.readouterr().out
+    assert tried == ["other"]
 
 
 def test_a_mutant_that_gets_through_its_net_fails_the_run(
