@@ -1,6 +1,6 @@
 """What being watched costs: heartbeats and commits with a scrape a second and ten open streams of events.
 
-    python -m bench.observed [--rounds 15] [--seconds 6] [--base TREE]
+    python -m bench.observed [--rounds 15] [--seconds 6] [--base TREE] [--loads heartbeats commits]
 
 One daemon is under the same load throughout, `bench/pairs/generator.c`, and is scraped and followed in every other
 second: machines that are shared change their pace within a few. What counts is the user CPU of each request, added
@@ -128,9 +128,10 @@ LOADS: Final[dict[str, Lanes]] = {
 }
 
 
-def run(rounds: int, seconds: int, base_tree: Path | None) -> bool:
+def run(rounds: int, seconds: int, base_tree: Path | None, loads: Sequence[str]) -> bool:
     kept = []
-    for what, lanes in LOADS.items():
+    for what in loads:
+        lanes = LOADS[what]
         with ExitStack() as stack:
             port = free_port()
             http = {"muster.http.listeners": f"http://127.0.0.1:{port}"}
@@ -165,8 +166,9 @@ def main() -> None:
     parser.add_argument(
         "--base", type=Path, metavar="TREE", help="without it one daemon is compared with itself"
     )
+    parser.add_argument("--loads", nargs="+", choices=LOADS, default=[*LOADS], help="all without it")
     arguments = parser.parse_args()
-    if not run(arguments.rounds, arguments.seconds, arguments.base):
+    if not run(arguments.rounds, arguments.seconds, arguments.base, arguments.loads):
         raise SystemExit(f"more than {BOUND - 1:.0%} dearer")
 
 
