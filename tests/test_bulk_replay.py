@@ -24,7 +24,7 @@ from coordinator.groups.consumer.records import (
 )
 from coordinator.groups.consumer.subscriptions import ResolvedRegex
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.record_codec import decode_record, encode_record
+from coordinator.groups.record_codec import encode_record, replayed_record
 from coordinator.groups.record_schemas import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -200,7 +200,7 @@ def one_by_one(batches: list[bytearray], onto: Shard | None = None) -> Shard:
                 is_commit = control_type(record.key) is ControlType.COMMIT
                 marker = Marker(batch.producer_id, batch.producer_epoch, 0, is_commit)
                 shard.replay(marker, record.offset)
-            elif (typed := decode_record(record.key, record.value)) is not None:
+            elif (typed := replayed_record(record.key, record.value)) is not None:
                 producer = (batch.producer_id, batch.producer_epoch)
                 shard.replay(typed, record.offset, producer if batch.is_transactional else None)
     return shard

@@ -91,6 +91,21 @@ def decode_record(
     return CoordinatorRecord(decoded_key, None if value is None else decode_value(value_schema, value))
 
 
+def replayed_record(
+    key: bytes | memoryview | None, value: bytes | memoryview | None
+) -> CoordinatorRecord | None:
+    """`decode_record` for a replay, where a tombstone whose key does not parse is None: nothing is stored there.
+
+    An owner writes such a one to have removed what another wrote by hand (`coordinator.shard.healing`).
+    """
+    try:
+        return decode_record(key, value)
+    except DecodeError:
+        if key is None or value is not None:
+            raise
+        return None
+
+
 def decode_value(schema: type, value: bytes | memoryview) -> Any:
     """Return a record's value, decoded as `schema`. Raises DecodeError, as `decode_record` does."""
     version = _read_prefix(value, "value version")

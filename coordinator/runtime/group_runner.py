@@ -7,11 +7,13 @@ then do answers show what it decided.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from coordinator.effects import MarkerReceived
-from coordinator.runtime.shard_runner import NO_ROOM_ANSWER, ShardRunner
+from coordinator.runtime.shard_runner import NO_ROOM_ANSWER, ShardRunner, log
 from coordinator.runtime.shard_states import ACTIVE, LOADING
+from coordinator.shard.healing import healing_records
 from coordinator.shard.shard import Shard
 from protocol.errors import ErrorCode, OnDone
 from protocol.records.control import Marker
@@ -47,6 +49,18 @@ class GroupRunner(ShardRunner[Shard]):
             self.position + 1, lambda outcome: done(MARKER_ANSWER.get(outcome, outcome))
         )
         self.handle(MarkerReceived(marker, self._host.wall_ms()))
+
+    def heal(self, keys: Iterable[bytes]) -> None:
+        """Write again what is stored under these keys: another has written there, which this shard has not read.
+
+        It changes nothing that is stored, so nothing is replayed. Only while the shard may write.
+        """
+        shard, wall_ms = self.shard, self._host.wall_ms()
+        assert shard is not None, "what is not loaded knows nothing better"
+        for record in healing_records(shard, keys, wall_ms):
+            if not self._open_batch.add((record,), wall_ms):  # A key of others may be of any length.
+                log.error("too large to be healed", partition=self.partition, size_bytes=record.size_bytes)
+        self._host.on_dirty(self)
 
     def _marker_error(self, marker: Marker) -> ErrorCode:
         if self.state is not ACTIVE:

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any, Final
 
 from coordinator.effects import CoordinatorRecord, ProducerAndEpoch
-from coordinator.groups.record_codec import decode_record, decode_value, encode_record
+from coordinator.groups.record_codec import decode_record, decode_value, encode_record, replayed_record
 from coordinator.groups.record_schemas import (
     OFFSET_COMMIT,
     LegacyOffsetCommitKey,
@@ -151,7 +151,7 @@ class BulkReplay:
             try:
                 record = decode_record(whole, None)
             except DecodeError:
-                return None  # `decode_record` of the whole key will raise.
+                return None  # `replayed_record` of the whole key will raise.
             assert record is not None
             if encode_record(record)[0] == whole:  # False if meaningless bytes follow the key's fields.
                 found = self._by_key[key] = self._newest_by_name(record.key.group, record.key.topic)
@@ -172,7 +172,7 @@ class BulkReplay:
         if key is not None and value is not None and found is not None:
             partition = PARTITION.unpack_from(key, len(key) - PARTITION.size)[0]
             self._put_value(found, partition, decode_value(OffsetCommitValue, value), record.offset)
-        elif (typed := decode_record(key, value)) is None:
+        elif (typed := replayed_record(key, value)) is None:
             self.skipped += 1
         else:
             self._replay_decoded(typed, record.offset)
@@ -189,7 +189,7 @@ class BulkReplay:
                     is_commit = kind is ControlType.COMMIT
                     marker = Marker(*producer, coordinator_epoch(record.value), is_commit)
                     self._shard.replay(marker, record.offset)
-            elif (typed := decode_record(record.key, record.value)) is None:
+            elif (typed := replayed_record(record.key, record.value)) is None:
                 self.skipped += 1
             else:
                 self._replay_decoded(typed, record.offset, producer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Self
 
@@ -43,6 +43,7 @@ class Counters:
         self.served = 0
         self.dropped = 0
         self.retired = 0
+        self.healed: list[bytes] = []
         self._on_their_way: dict[int, list[tuple[bytes, bytes]]] = {}
 
     def follow(self, batch: FetchedBatch) -> None:
@@ -60,6 +61,9 @@ class Counters:
     def written(self, number: int, end_offset: int) -> None:
         del end_offset
         self.acknowledged += self._on_their_way.pop(number)
+
+    def heal(self, keys: Collection[bytes]) -> None:
+        self.healed += keys
 
     def after_event(self) -> None:
         """Nothing waits here."""

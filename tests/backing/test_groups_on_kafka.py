@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from confluent_kafka import Producer
 
 from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.backing.states import FOLLOWING, WAITING
+from coordinator.effects import CoordinatorRecord
+from coordinator.groups.partitioning import partition_for
+from coordinator.groups.record_codec import encode_record
+from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.shard_states import ACTIVE, ELSEWHERE
 from harness.kafka_broker import KafkaBroker
 from protocol.errors import ErrorCode
@@ -25,6 +30,7 @@ from tests.backing.kafka_node import read_again, stop_reading, until
 
 pytestmark = [pytest.mark.xdist_group("backing"), pytest.mark.asyncio]
 GROUP = "g"
+UNREADABLE_KEY = b"\0\1\0"  # Of an offset, which ends early.
 NOTHING = -1
 
 
@@ -106,6 +112,40 @@ async def test_a_member_goes_on_at_the_next_coordinator(kafka: KafkaBroker, topi
         assert await member.commit(second, 21) == ErrorCode.NONE
         await member.join(second)
         assert member.generation_id == 2
+
+
+def write_by_hand(bootstrap: str, topic: str, partition: int, is_idempotent: bool) -> None:
+    """A commit of long ago, and what no reader of group records can read."""
+    key = OffsetCommitKey(group=GROUP, topic="orders", partition=0)
+    value = OffsetCommitValue(offset=1, metadata="", commit_timestamp=1)
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": is_idempotent})
+    for record in (encode_record(CoordinatorRecord(key, value)), (UNREADABLE_KEY, b"some")):
+        producer.produce(topic, key=record[0], value=record[1], partition=partition)
+        assert producer.flush(30) == 0
+
+
+@pytest.mark.parametrize("is_idempotent", [False, True])
+async def test_what_a_tool_writes_into_the_log_changes_nothing(
+    kafka: KafkaBroker, topic: BackingTopic, is_idempotent: bool
+) -> None:
+    """Neither at the owner, nor at the next, nor for a node that reads all of it anew."""
+    member, partition = Member(), partition_for(GROUP, topic.partition_count)
+    async with GroupsNode(kafka.bootstrap, topic, 2) as second:
+        async with GroupsNode(kafka.bootstrap, topic, 1) as first:
+            await first.own(GROUP)
+            await member.join(first)
+            assert await member.commit(first, 20) == ErrorCode.NONE
+            await asyncio.to_thread(write_by_hand, kafka.bootstrap, topic.name, partition, is_idempotent)
+            driver, log = first.driver_of(GROUP), first.shards[partition].runner.log
+            await until(lambda: driver.foreign_batches == 2, "both are found")
+            await until(lambda: log.durable_offset == log.next_offset, "they are healed")
+            assert await committed(first) == 20
+        await second.own(GROUP)
+        assert await committed(second) == 20
+    async with GroupsNode(kafka.bootstrap, topic, 3) as third:
+        await third.own(GROUP)
+        assert await committed(third) == 20
+        assert await member.beat(third) == ErrorCode.NONE
 
 
 async def test_while_an_heir_waits_clients_are_told_that_it_loads(

@@ -16,7 +16,7 @@ from coordinator.groups.classic.records import (
     new_offset_commit_tombstone,
 )
 from coordinator.groups.classic.stored import StoredGroup
-from coordinator.groups.record_codec import decode_record, encode_record
+from coordinator.groups.record_codec import decode_record, encode_record, replayed_record
 from coordinator.groups.record_schemas import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -119,6 +119,15 @@ def test_a_type_we_do_not_know_is_skipped() -> None:
 def test_bytes_that_do_not_parse_are_refused(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(DecodeError):
         decode_record(key, value)
+
+
+def test_a_replay_takes_a_tombstone_under_what_does_not_parse_for_nothing() -> None:
+    """An owner removes so what others wrote; what has a value, or no key, is refused."""
+    cut_short = pack(">h", 1) + string("g")
+    assert replayed_record(cut_short, None) is None
+    for key, value in ((cut_short, b""), (None, None)):
+        with pytest.raises(DecodeError):
+            replayed_record(key, value)
 
 
 @pytest.mark.parametrize("version", range(5))

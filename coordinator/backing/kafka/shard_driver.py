@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -18,6 +18,7 @@ from coordinator.backing.kafka.complaints import Complaints
 from coordinator.backing.kafka.epochs import Epochs
 from coordinator.backing.kafka.fetched import Fetched, FetchedBatch
 from coordinator.backing.kafka.sender import Appending, Outcome, Sender
+from coordinator.backing.kafka.strays import Strays
 from coordinator.backing.ownership import Ownership, heeds_silence
 from coordinator.backing.states import ACTIVE, RELEASING
 from coordinator.runtime.clock import boot_ms
@@ -46,6 +47,9 @@ class ShardHost(Protocol):
     def after_event(self) -> None:
         """Something has happened: it may be that more can be written, or answered, than before."""
 
+    def heal(self, keys: Collection[bytes]) -> None:
+        """Write again what is stored under these keys: others wrote there, which was not followed."""
+
     def drop(self) -> None:
         """Answer all that still waits with NOT_COORDINATOR and forget everything: the log is read anew."""
 
@@ -68,12 +72,12 @@ class ShardDriver:
     def __init__(self, partition: int, ownership: Ownership, host: ShardHost, ports: Ports) -> None:
         self.partition = partition
         self.ownership = ownership
-        self.foreign_batches = 0
-        """How many batches were where the cluster should have refused them."""
         self._host = host
         self._ports = ports
         self._position = self._begin = 0
+        self._strays = Strays(partition)
         self._encoded: tuple[int, bytes] = (-1, b"")  # The batch on its way: the same bytes each time.
+        self._unfollowed: Sequence[FetchedBatch] = ()  # What the newest Fetch brought while this node serves.
         self._first_sent_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         # An epoch is asked for again ten times a second.
@@ -142,6 +146,11 @@ class ShardDriver:
     # What is read.
 
     @property
+    def foreign_batches(self) -> int:
+        """How many batches were found that no owner of the shard has written."""
+        return self._strays.count
+
+    @property
     def position(self) -> int:
         """The next offset to read."""
         return self._position
@@ -152,10 +161,11 @@ class ShardDriver:
 
     def on_fetched(self, read: Fetched) -> None:
         """The answer to a Fetch at `position`. Raises CorruptBatch and DecodeError, and is where it was then."""
-        if self.ownership.state not in (ACTIVE, RELEASING):
-            for batch in read.batches:
-                if batch.claim is None:
-                    self._host.follow(batch)
+        if self.ownership.state in (ACTIVE, RELEASING):
+            self._unfollowed = read.batches
+        else:
+            self._unfollowed = ()
+            self._strays.follow(read.batches, self._host.follow, self.ownership.appender.writer)
         self._position = read.next_offset
         self._ports.sender.on_fetched(self.partition, read)
         self._handle(read.followed())
@@ -266,25 +276,32 @@ class ShardDriver:
             self._encoded, self._first_sent_ms = (batch.number, bytes(content)), boot_ms()
         return self._encoded[1]
 
+    def _serve(self, _: events.Serve) -> None:
+        self._host.serve()
+        self._heal()
+
+    def _heal(self) -> None:
+        if self.ownership.state is ACTIVE and (keys := self._strays.take_keys()):
+            self._host.heal(keys)
+
     def _drop(self, _: events.Drop) -> None:
         self._host.drop()
+        self._strays.forget()
         self._position = self._begin
 
     def _foreign(self, action: events.ForeignBatch) -> None:
-        self.foreign_batches += 1
-        log.error(
-            "a batch behind the claim in force, which the cluster should have refused",
-            partition=self.partition,
-            offset=action.batch.base_offset,
-            producer_id=action.batch.writer.producer_id,
-            epoch=action.batch.writer.epoch,
-        )
+        """A batch behind this node's own claim."""
+        offset = action.batch.base_offset
+        for batch in self._unfollowed:
+            if batch.header.base_offset == offset:
+                self._strays.add(batch)
+        self._heal()
 
 
 ACTIONS: Final[dict[type, Callable[[ShardDriver, Any], None]]] = {
     events.AskEpoch: ShardDriver._ask_epoch,
     events.Send: ShardDriver._send,
-    events.Serve: lambda driver, _: driver._host.serve(),
+    events.Serve: ShardDriver._serve,
     events.Retire: lambda driver, _: driver._host.retire(),
     events.Written: lambda driver, action: driver._host.written(action.number, action.end_offset),
     events.Drop: ShardDriver._drop,

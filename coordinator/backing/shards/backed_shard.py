@@ -6,7 +6,7 @@ loads nothing. While another owns the shard its runner is ELSEWHERE and answers 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 from coordinator.backing.kafka.fetched import FetchedBatch
@@ -94,6 +94,13 @@ class BackedShard:
         """The batch that was sent is kept."""
         del end_offset
         self._log.written(number)
+
+    def heal(self, keys: Collection[bytes]) -> None:
+        """Write again what is stored under these keys."""
+        if (
+            self.runner.state is ACTIVE
+        ):  # It may have failed meanwhile: then all is read anew, and found again.
+            self.runner.heal(keys)
 
     def drop(self) -> None:
         """Forget everything: the log is read anew."""

@@ -8,13 +8,15 @@ the chosen one is left, and a group with members is Stable, whatever it was doin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coordinator.effects import new_tuple
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.member import Member, OfferedProtocol
 from coordinator.groups.classic.states import EMPTY, STABLE
 from coordinator.groups.record_schemas import GroupMetadataValue, MemberMetadata
+
+NO_TIMESTAMP: Final = -1
 
 
 class StoredMember(NamedTuple):
@@ -45,6 +47,19 @@ class StoredMember(NamedTuple):
         )
         return new_tuple(cls, fields)
 
+    def to_record(self) -> MemberMetadata:
+        """What `from_record` reads this out of."""
+        return MemberMetadata(
+            member_id=self.member_id,
+            group_instance_id=self.group_instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.subscription,
+            assignment=self.assignment,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
@@ -68,8 +83,19 @@ class StoredGroup:
             generation_id=value.generation,
             protocol_name=value.protocol,
             leader=value.leader,
-            state_wall_ms=None if timestamp == -1 else timestamp,
+            state_wall_ms=None if timestamp == NO_TIMESTAMP else timestamp,
             members=tuple(StoredMember.from_record(member) for member in value.members),
+        )
+
+    def value(self) -> GroupMetadataValue:
+        """The value of a record that says this: what `from_record` reads it out of."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation_id,
+            protocol=self.protocol_name,
+            leader=self.leader,
+            current_state_timestamp=NO_TIMESTAMP if self.state_wall_ms is None else self.state_wall_ms,
+            members=[member.to_record() for member in self.members],
         )
 
 
