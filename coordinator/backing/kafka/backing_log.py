@@ -17,6 +17,7 @@ from coordinator.backing.kafka.sender import Sender
 from coordinator.backing.kafka.shard_driver import Ports, ShardDriver, ShardHost
 from coordinator.backing.kafka.tail import Tail
 from coordinator.backing.kafka.topic import BackingTopic, check_brokers, ensure_topic
+from coordinator.backing.kafka.versions import check_versions
 from coordinator.backing.ownership import Ownership, OwnershipTiming
 from coordinator.runtime.tasks import spawn
 
@@ -29,7 +30,8 @@ log = structlog.get_logger(__name__)
 async def prepared_topic(
     cluster: BackingCluster, name: str, partition_count: int, wall_ms: int
 ) -> BackingTopic:
-    """The topic, on a cluster that was found to fence. Raises BackingError if either will not do."""
+    """The topic, on a cluster that is new enough and was found to fence. Raises BackingError if either will not do."""
+    await check_versions(cluster)
     await check_brokers(cluster)
     probe = await ensure_topic(cluster, name + PROBE_SUFFIX, 1)
     await cluster.follow(probe.name)

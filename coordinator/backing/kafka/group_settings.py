@@ -1,7 +1,7 @@
 """Follows what is set for single groups on the cluster (KIP-848): tools set it there, groups have it here.
 
-The groups that have settings are listed, and described, about once a second. A cluster before 4.1 cannot list
-them: nothing is followed then, and the log says so; so it does of a group that the cluster does not describe to
+The groups that have settings are listed, and described, about once a second. Of a cluster that
+cannot list them nothing is followed, and the log says so; so it does of a group that the cluster does not describe to
 this node. Knows no groups, and not what a setting means.
 """
 
