@@ -30,8 +30,21 @@ REQUEST_TIMEOUT_S: Final = 5.0
 CLIENT_ID: Final = "muster"
 NO_LEADER: Final = -1
 LEADERLESS_RETRY_S: Final = 0.5
+SLOW_RETRY_S: Final = 1.0
+"""After what does not get better soon: a broker that is too old, a bug of ours."""
 WITH_LEADER_EPOCHS: Final = 7
 """The first version of Metadata that has them; from 4 on it may ask for a topic without having it made."""
+WHILE_LEADERS_CHANGE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
+"""What is answered for a moment whenever a partition is given a leader, that of a new topic too."""
 KAFKA_NEEDED: Final = "4.1"
 """The first release of Apache Kafka that serves all versions which are asked for here (`versions.py`)."""
 
