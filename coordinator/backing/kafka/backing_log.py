@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 async def prepared_topic(
     cluster: BackingCluster, name: str, partition_count: int, wall_ms: int
 ) -> BackingTopic:
-    """The topic, on a cluster that is new enough and was found to fence. Raises BackingError if either will not do."""
+    """The topic, on a cluster that is new enough and fences. Raises BackingError if either will not do."""
     await check_versions(cluster)
     await check_brokers(cluster)
     probe = await ensure_topic(cluster, name + PROBE_SUFFIX, 1)

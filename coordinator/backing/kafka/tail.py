@@ -46,7 +46,7 @@ PARTITION_BYTES_MAX: Final = 1024 * 1024
 RETRY_S: Final = 0.1
 UNREADABLE_RETRY_MS: Final = 100
 UNREADABLE_RETRY_MS_MAX: Final = 5_000
-"""What could not be read or taken is left alone for so long, twice as long each time: all before it is read again."""
+"""What could not be read or taken is left alone for so long, and twice as long each time after."""
 FETCH_BY_ID: Final = 13
 """The first version that names a topic by its id."""
 OUT_OF_SESSION: Final = -1
