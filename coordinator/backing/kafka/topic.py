@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from coordinator.backing.kafka.cluster import BackingCluster, BackingError
+from coordinator.backing.kafka.cluster import BackingCluster, BackingError, error_of
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -41,6 +41,12 @@ SETTINGS: Final[Mapping[str, str]] = {
     "max.message.bytes": "1048588",
 }
 """Of a topic that Muster makes. An epoch may be half a day old, so a seal and what it shuts out stay for days."""
+LARGEST_BATCH: Final = "max.message.bytes"
+NO_BOUND_BYTES: Final = 2**31 - 1
+RECOMPRESSED_GROWTH: Final = 1_000
+RECOMPRESSED_GROWTH_BYTES: Final = 1_024
+"""A leader that compresses anew, and then looks at the size again, makes a batch larger by so much at the most: a
+thousandth, for the heads of blocks that do not get smaller, and what the format puts around them."""
 REQUIRED: Final[Mapping[str, tuple[str, str]]] = {
     "cleanup.policy": ("compact", "what is deleted by age or size is lost to the groups"),
     "unclean.leader.election.enable": ("false", "a leader that lacks what was acknowledged loses it for all"),
@@ -60,6 +66,8 @@ class BackingTopic:
     topic_id: bytes
     partition_count: int
     warnings: tuple[str, ...] = ()
+    max_batch_bytes: int = NO_BOUND_BYTES
+    """The largest batch, as it is sent, that the topic takes."""
 
 
 async def ensure_topic(cluster: BackingCluster, name: str, partition_count: int) -> BackingTopic:
@@ -72,7 +80,8 @@ async def ensure_topic(cluster: BackingCluster, name: str, partition_count: int)
             f"topic {name} has {topic.partition_count} partitions and not {partition_count}: "
             "groups would be looked for where they are not"
         )
-    return BackingTopic(name, topic.topic_id, partition_count, _warnings(name, settings, replicas))
+    warnings = _warnings(name, settings, replicas)
+    return BackingTopic(name, topic.topic_id, partition_count, warnings, max_batch_bytes_of(settings))
 
 
 async def found_or_made(
@@ -98,6 +107,17 @@ def check_settings(name: str, settings: Mapping[str, str]) -> None:
         found = int(settings.get(setting, "0"))
         if found < at_least:
             raise BackingError(f"topic {name} has {setting}={found} and not at least {at_least}: {why}")
+
+
+def max_batch_bytes_of(settings: Mapping[str, str]) -> int:
+    """The largest batch that a topic of these settings takes, whatever its records are.
+
+    Leaders look at the size of what was sent, to which a producer's id adds nothing: its place is there anyway.
+    """
+    limit_bytes = int(settings[LARGEST_BATCH])
+    if settings.get("compression.type", "producer") == "producer":
+        return limit_bytes
+    return limit_bytes - limit_bytes // RECOMPRESSED_GROWTH - RECOMPRESSED_GROWTH_BYTES
 
 
 async def check_brokers(cluster: BackingCluster) -> None:
@@ -179,4 +199,4 @@ async def _settings(cluster: BackingCluster, name: str) -> dict[str, str]:
 
 def _check(what: str, error_code: int, message: str | None = None) -> None:
     if error_code != ErrorCode.NONE:
-        raise BackingError(f"{what}: {message or ErrorCode(error_code).name}")
+        raise BackingError(f"{what}: {message or error_of(error_code).name}")
