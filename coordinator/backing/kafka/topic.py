@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -100,13 +100,27 @@ async def found_or_made(
 
 def check_settings(name: str, settings: Mapping[str, str]) -> None:
     """Raises BackingError for a setting under which promises cannot be kept."""
+    for objection in _objections(name, settings):
+        raise BackingError(objection)
+
+
+def _objections(name: str, settings: Mapping[str, str]) -> Iterator[str]:
     for setting, (wanted, why) in REQUIRED.items():
         if settings.get(setting) != wanted:
-            raise BackingError(f"topic {name} has {setting}={settings.get(setting)} and not {wanted}: {why}")
+            yield f"topic {name} has {setting}={settings.get(setting)} and not {wanted}: {why}"
     for setting, (at_least, why) in AT_LEAST.items():
         found = int(settings.get(setting, "0"))
         if found < at_least:
-            raise BackingError(f"topic {name} has {setting}={found} and not at least {at_least}: {why}")
+            yield f"topic {name} has {setting}={found} and not at least {at_least}: {why}"
+
+
+async def objections_to_topic(cluster: BackingCluster, name: str) -> list[str]:
+    """What is against the topic as it is now, a sentence each; warnings too. Raises BackingError."""
+    found = await _described(cluster, name)
+    if found is None:
+        raise BackingError(f"topic {name} is not there")
+    settings = await _settings(cluster, name)
+    return [*_objections(name, settings), *_warnings(name, settings, found[1])]
 
 
 def max_batch_bytes_of(settings: Mapping[str, str]) -> int:
@@ -123,19 +137,23 @@ def max_batch_bytes_of(settings: Mapping[str, str]) -> int:
 async def check_brokers(cluster: BackingCluster) -> None:
     """Raises BackingError if a broker forgets whom it fences while an epoch may still be used."""
     for node_id in cluster.node_ids:
-        resource = DescribeConfigsResource(
-            resource_type=BROKER_RESOURCE,
-            resource_name=str(node_id),
-            configuration_keys=[PRODUCER_EXPIRATION],
-        )
-        (result,) = (await cluster.ask(node_id, DescribeConfigsRequest(resources=[resource]))).results
-        _check(f"reading the settings of broker {node_id}", result.error_code, result.error_message)
-        for setting in result.configs:  # Brokers before 3.4 have it under another name, for seven days.
-            if int(setting.value or 0) < PRODUCER_EXPIRATION_MS_MIN:
-                raise BackingError(
-                    f"broker {node_id} has {PRODUCER_EXPIRATION}={setting.value} and not at least "
-                    f"{PRODUCER_EXPIRATION_MS_MIN}: it would take writes of a node that has lost its shards"
-                )
+        for objection in await objections_to_broker(cluster, node_id):
+            raise BackingError(objection)
+
+
+async def objections_to_broker(cluster: BackingCluster, node_id: int) -> list[str]:
+    """What is against the settings of a broker, a sentence each. Raises BackingError if it does not say them."""
+    resource = DescribeConfigsResource(
+        resource_type=BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=[PRODUCER_EXPIRATION]
+    )
+    (result,) = (await cluster.ask(node_id, DescribeConfigsRequest(resources=[resource]))).results
+    _check(f"reading the settings of broker {node_id}", result.error_code, result.error_message)
+    return [
+        f"broker {node_id} has {PRODUCER_EXPIRATION}={setting.value} and not at least "
+        f"{PRODUCER_EXPIRATION_MS_MIN}: it would take writes of a node that has lost its shards"
+        for setting in result.configs
+        if int(setting.value or 0) < PRODUCER_EXPIRATION_MS_MIN
+    ]
 
 
 def _warnings(name: str, settings: Mapping[str, str], replicas: int) -> tuple[str, ...]:
