@@ -10,6 +10,7 @@ import structlog
 
 from coordinator.backing.kafka.backing_log import prepared_topic
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError
+from coordinator.backing.kafka.library_log import quieten_aiokafka
 from coordinator.backing.kafka.topic import LARGEST_BATCH, BackingTopic
 from coordinator.daemon.gateway import Behind
 from coordinator.runtime.clock import Clock
@@ -46,6 +47,7 @@ class Backing:
 
 async def prepared(cluster: BackingCluster, settings: Settings) -> BackingTopic:
     """The topic of the logs, on a cluster that will do. Raises BackingError."""
+    quieten_aiokafka()
     await cluster.start()
     if cluster.node_ids[-1] >= settings.muster_node_id_base:
         raise BackingError(
