@@ -189,7 +189,7 @@ class BackingCluster:
                 self.on_refreshed()
             except BackingError as error:
                 self._complaints.say(str(error))
-            except Exception as error:  # A bug of ours; without an answer nobody would read on.
+            except Exception as error:  # A bug of ours; what is known of the leaders stays.
                 self._complaints.say(f"{type(error).__name__}: {error}", trace=error)
             if self._leaders and NO_LEADER not in self._leaders.values():
                 return
