@@ -21,6 +21,13 @@ _SIZE_BYTES: Final = 4  # A request begins with its length, which aiokafka write
 class NoCommonVersionError(Exception):
     """The broker offers no version of a request that we speak."""
 
+    def __init__(self, name: str, offered: tuple[int, int], wanted: tuple[int, int]) -> None:
+        """Lowest and highest version; `offered` is (0, -1) where the broker does not serve it at all."""
+        super().__init__(f"the broker offers no version of {name} that we speak")
+        self.name = name.removesuffix("Request")
+        self.offered = offered
+        self.wanted = wanted
+
 
 class CarriedRequest:
     """One of our messages with the interface that aiokafka's connection expects of a request."""
@@ -35,11 +42,10 @@ class CarriedRequest:
         ours = spec(type(self._message))
         lowest, highest = versions.get(_api_key(self._message), (0, -1))
         ceiling = ours.max_version if self._max_version is None else self._max_version
+        floor = max(ours.min_version, self._min_version)
         version = min(highest, ceiling)
-        if version < max(lowest, ours.min_version, self._min_version):
-            raise NoCommonVersionError(
-                f"the broker offers no version of {type(self._message).__name__} that we speak"
-            )
+        if version < max(lowest, floor):
+            raise NoCommonVersionError(type(self._message).__name__, (lowest, highest), (floor, ceiling))
         return PreparedRequest(self._message, version)
 
 

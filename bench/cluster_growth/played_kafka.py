@@ -24,8 +24,11 @@ from coordinator.backing.kafka.cluster import BackingCluster, BrokerAddress, Ope
 from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.runtime.clock import boot_ms
 from protocol.carried import CarriedRequest
+from protocol.errors import ErrorCode
 from protocol.framing import response_frame
 from protocol.messages import RESPONSES
+from protocol.messages.api_versions import ApiVersionsResponse
+from protocol.messages.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
 from protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -287,6 +290,18 @@ ANSWERS: Final[dict[str, Callable[[PlayedKafka, Any], Any]]] = {
     "ProduceRequest": PlayedKafka._produce,
     "InitProducerIdRequest": PlayedKafka._init_producer_id,
     "MetadataRequest": PlayedKafka._metadata,
+    # What is looked at every few minutes: these brokers do not say it.
+    "ApiVersionsRequest": lambda _, __: ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION),
+    "DescribeConfigsRequest": lambda _, asked: DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(
+                error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+            )
+            for each in asked.resources
+        ]
+    ),
     "FindCoordinatorRequest": lambda _, __: FindCoordinatorResponse(node_id=0, host="kafka", port=1),
 }
 

@@ -32,7 +32,7 @@ from coordinator.backing.shards.backed_shard import BackedFlusher, BackedShard
 from coordinator.backing.states import FOLLOWING
 from coordinator.daemon.gateway import Behind, Gateway, look_behind, refuse_as_gateway
 from coordinator.daemon.node_apis import NodeApis
-from coordinator.daemon.node_backing import Backing, BackingClient, prepared
+from coordinator.daemon.node_backing import Backing, BackingClient, largest_batch_bytes, prepared
 from coordinator.daemon.node_group_settings import NodeGroupSettings
 from coordinator.daemon.node_refusals import refuse_what_is_not_there
 from coordinator.daemon.node_status import NodeStatus, NoTopics
@@ -240,7 +240,7 @@ class Node:
                 partition,
                 DurableLog(cast(Any, backed_log), self.runtime.log_host),
                 self.runtime,
-                max_batch_bytes=self._settings.message_max_bytes,
+                max_batch_bytes=largest_batch_bytes(self._settings, self._topic),
                 codec=Codec(self._settings.offsets_topic_compression_codec),
                 commit_timeout_ms=self._settings.offsets_commit_timeout_ms,
             )

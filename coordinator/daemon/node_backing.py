@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import structlog
+
 from coordinator.backing.kafka.backing_log import prepared_topic
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError
-from coordinator.backing.kafka.topic import BackingTopic
+from coordinator.backing.kafka.library_log import quieten_aiokafka
+from coordinator.backing.kafka.topic import LARGEST_BATCH, BackingTopic
 from coordinator.daemon.gateway import Behind
 from coordinator.runtime.clock import Clock
 from coordinator.settings.backing import PREFIX
 from coordinator.settings.model import Settings
+
+log = structlog.get_logger("muster.node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class Backing:
 
 async def prepared(cluster: BackingCluster, settings: Settings) -> BackingTopic:
     """The topic of the logs, on a cluster that will do. Raises BackingError."""
+    quieten_aiokafka()
     await cluster.start()
     if cluster.node_ids[-1] >= settings.muster_node_id_base:
         raise BackingError(
@@ -49,6 +55,18 @@ async def prepared(cluster: BackingCluster, settings: Settings) -> BackingTopic:
             f"muster.node.id.base={settings.muster_node_id_base} has to be above all ids of brokers"
         )
     wall_ms = Clock().wall_ms()
-    return await prepared_topic(
+    topic = await prepared_topic(
         cluster, settings.muster_offsets_topic, settings.offsets_topic_num_partitions, wall_ms
     )
+    if (bound_bytes := largest_batch_bytes(settings, topic)) < settings.message_max_bytes:
+        log.warning(
+            "the size of batches",
+            reason=f"message.max.bytes={settings.message_max_bytes} of this node is more than topic {topic.name} "
+            f"takes by its {LARGEST_BATCH}: what a group writes at once is refused beyond {bound_bytes} bytes",
+        )
+    return topic
+
+
+def largest_batch_bytes(settings: Settings, topic: BackingTopic) -> int:
+    """What a shard may write at once: what is larger is refused before it is written, and loses no shard."""
+    return min(settings.message_max_bytes, topic.max_batch_bytes)

@@ -178,3 +178,28 @@ def test_what_all_logs_have_staged_has_one_bound(end: Callable[[BackedLog], None
     assert (room.staged_bytes, room.is_left) == (2 * ONE_RECORD_BYTES, True)
     end(second.log)
     assert room.staged_bytes == 0
+
+
+def test_a_write_that_fails_its_shard_leaves_nothing_on_its_way() -> None:
+    """The shard is dropped while it is sent, and read anew; the next ownership writes."""
+    sent = Sent()
+
+    def send(batch: bytearray, record_count: int) -> int:
+        sent.log.drop()
+        return sent._send(batch, record_count)
+
+    log = sent.log = BackedLog("muster-0", send, Room())
+    log.begin(100)
+    sent.append(1)
+    log.flush(sent.flushed.append)
+    log.hand_over()
+    assert sent.flushed == [None]
+    assert not log.has_work
+    log._send = sent._send
+    log.begin(200)
+    assert sent.append(1) == 200
+    log.flush(sent.flushed.append)
+    assert log.has_work
+    log.hand_over()
+    log.written(2)
+    assert (log.durable_offset, sent.flushed) == (201, [None, None])

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from coordinator.backing.kafka import event_topic
 from coordinator.backing.kafka.cluster import BackingCluster, Lane, UnavailableError
@@ -169,6 +170,14 @@ async def test_a_topic_that_is_made_again_is_gone_on_with() -> None:
     topic = await opened(cluster)
     assert await appended(topic, batch("a"), batch("b"), batch("c")) == [ErrorCode.NONE] * 3
     assert cluster.written() == [(0, 1, 0, ["a"]), (0, 1, 1, ["b"]), (0, 2, 0, ["b"]), (0, 2, 1, ["c"])]
+
+
+async def test_a_leader_that_is_just_elected_is_no_complaint() -> None:
+    """As a first start makes the topic."""
+    topic = await opened(PlayedCluster(ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS))
+    with capture_logs() as logs:
+        assert await appended(topic, batch("a")) == [ErrorCode.NONE]
+    assert [each["reason"] for each in logs if each["log_level"] == "warning"] == ["NOT_ENOUGH_REPLICAS"]
 
 
 async def test_a_bug_ends_with_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:

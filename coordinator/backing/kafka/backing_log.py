@@ -14,9 +14,11 @@ from coordinator.backing.kafka.cluster import BackingCluster
 from coordinator.backing.kafka.epochs import Epochs
 from coordinator.backing.kafka.self_test import check_fencing
 from coordinator.backing.kafka.sender import Sender
+from coordinator.backing.kafka.settings_watch import SettingsWatch
 from coordinator.backing.kafka.shard_driver import Ports, ShardDriver, ShardHost
 from coordinator.backing.kafka.tail import Tail
 from coordinator.backing.kafka.topic import BackingTopic, check_brokers, ensure_topic
+from coordinator.backing.kafka.versions import check_versions
 from coordinator.backing.ownership import Ownership, OwnershipTiming
 from coordinator.runtime.tasks import spawn
 
@@ -29,7 +31,8 @@ log = structlog.get_logger(__name__)
 async def prepared_topic(
     cluster: BackingCluster, name: str, partition_count: int, wall_ms: int
 ) -> BackingTopic:
-    """The topic, on a cluster that was found to fence. Raises BackingError if either will not do."""
+    """The topic, on a cluster that is new enough and fences. Raises BackingError if either will not do."""
+    await check_versions(cluster)
     await check_brokers(cluster)
     probe = await ensure_topic(cluster, name + PROBE_SUFFIX, 1)
     await cluster.follow(probe.name)
@@ -69,15 +72,18 @@ class BackingLog:
         timing = timing or OwnershipTiming()
         for partition, host in hosts.items():
             self.drivers[partition] = ShardDriver(partition, Ownership(own.node_id, timing), host, ports)
+        self._settings_watch = SettingsWatch(cluster, topic)
         self._warming: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Follow all partitions."""
         self._cluster.on_refreshed = self._on_refreshed
         await self._cluster.follow(self._topic.name)
+        self._settings_watch.start()
 
     def _on_refreshed(self) -> None:
         self._tail.start()
+        self._settings_watch.on_refreshed()
         for node_id in {self._cluster.leader_of(partition) for partition in self.drivers}:
             if node_id is not None:
                 task = spawn(self._sender.warm_up(node_id))
@@ -87,6 +93,7 @@ class BackingLog:
     async def close(self) -> None:
         """Do nothing more: what is on its way has an outcome that this node never learns."""
         self._cluster.on_refreshed = lambda: None
+        await self._settings_watch.close()
         for task in self._warming:
             task.cancel()
         await asyncio.gather(*self._warming, return_exceptions=True)

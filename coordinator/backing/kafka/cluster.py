@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
+import structlog
 from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection, CloseReason, create_conn
 from aiokafka.errors import KafkaError
 
+from coordinator.backing.kafka.complaints import Complaints
 from coordinator.runtime.clock import boot_ms
 from coordinator.runtime.tasks import end, spawn
 from protocol.carried import CarriedRequest, NoCommonVersionError
@@ -28,8 +30,25 @@ REQUEST_TIMEOUT_S: Final = 5.0
 CLIENT_ID: Final = "muster"
 NO_LEADER: Final = -1
 LEADERLESS_RETRY_S: Final = 0.5
+SLOW_RETRY_S: Final = 1.0
+"""After what does not get better soon: a broker that is too old, a bug of ours."""
 WITH_LEADER_EPOCHS: Final = 7
 """The first version of Metadata that has them; from 4 on it may ask for a topic without having it made."""
+WHILE_LEADERS_CHANGE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
+"""What is answered for a moment whenever a partition is given a leader, that of a new topic too."""
+KAFKA_NEEDED: Final = "4.1"
+"""The first release of Apache Kafka that serves all versions which are asked for here (`versions.py`)."""
+
+log = structlog.get_logger(__name__)
 
 
 class BackingError(Exception):
@@ -38,6 +57,10 @@ class BackingError(Exception):
 
 class UnavailableError(BackingError):
     """A broker gave no answer. What was asked may have happened or not."""
+
+
+class TooOldError(BackingError):
+    """A broker does not serve the version that is needed. To ask it again soon does not help."""
 
 
 class Lane(IntEnum):
@@ -86,6 +109,7 @@ class BackingCluster:
         self.cluster_id: str | None = None
         """The cluster's own; None until a broker has said it."""
         self._refreshing: asyncio.Task[None] | None = None
+        self._complaints = Complaints(log, "who leads the logs on Kafka is as it was known")
         self.on_refreshed: Callable[[], None] = lambda: None
         """Called when leaders may have changed."""
         self.on_missing: Callable[[], None] = lambda: None
@@ -94,11 +118,11 @@ class BackingCluster:
     # Its life.
 
     async def start(self) -> None:
-        """Find the brokers. Raises BackingError."""
+        """Find the brokers; those that are known stay where that fails. Raises BackingError."""
         client = AIOKafkaClient(bootstrap_servers=self._bootstrap, **self._arguments)
         try:
             await client.bootstrap()
-            self._brokers = {
+            found = {
                 int(broker.nodeId): BrokerAddress(broker.host, broker.port)
                 for broker in client.cluster.brokers()
             }
@@ -106,6 +130,11 @@ class BackingCluster:
             raise BackingError(f"no Kafka broker answers on {self._bootstrap}: {error}") from None
         finally:
             await client.close()
+        if not found:  # A broker answers so before it has heard of any, of itself too.
+            raise BackingError(
+                f"the Kafka at {self._bootstrap} names none of its brokers yet: try again once it has started"
+            )
+        self._brokers = found
 
     async def close(self) -> None:
         """Close all connections, for good; what is not answered yet ends with UnavailableError."""
@@ -153,9 +182,15 @@ class BackingCluster:
     async def _refresh(self) -> None:
         """Ask until each partition has a leader: without one nobody reads it, and nobody would ask again."""
         while True:
-            with suppress(UnavailableError):  # Those who wait ask again.
-                await self._ask_who_leads()
-            self.on_refreshed()
+            try:
+                with suppress(UnavailableError):  # Those who wait ask again, and say why.
+                    await self._ask_who_leads()
+                    self._complaints.over()
+                self.on_refreshed()
+            except BackingError as error:
+                self._complaints.say(str(error))
+            except Exception as error:  # A bug of ours; what is known of the leaders stays.
+                self._complaints.say(f"{type(error).__name__}: {error}", trace=error)
             if self._leaders and NO_LEADER not in self._leaders.values():
                 return
             await asyncio.sleep(LEADERLESS_RETRY_S)
@@ -243,18 +278,31 @@ class BackingCluster:
             where = f"{connection.host}:{connection.port}"
             raise UnavailableError(f"{name}: {where}: {_words(error)}") from None
         except NoCommonVersionError as error:
-            raise BackingError(str(error)) from None
+            where = f"the broker at {connection.host}:{connection.port}"
+            raise TooOldError(too_old(where, error.name, error.offered, error.wanted)) from None
         except DecodeError as error:
             connection.close(reason=CloseReason.OUT_OF_SYNC)
             raise BackingError(f"{name}: the answer makes no sense: {error}") from None
 
     async def ask_any(self, message: Any, *, min_version: int = 0, max_version: int | None = None) -> Any:
-        """`ask` of any broker that answers."""
-        *others, last = self.node_ids
-        for node_id in others:
-            with suppress(UnavailableError):
+        """`ask` of any broker that answers, and serves this."""
+        reason: BackingError = UnavailableError("no broker of the cluster is known")
+        for node_id in self.node_ids:
+            try:
                 return await self.ask(node_id, message, min_version=min_version, max_version=max_version)
-        return await self.ask(last, message, min_version=min_version, max_version=max_version)
+            except (UnavailableError, TooOldError) as error:
+                reason = error
+        raise reason
+
+
+def too_old(broker: str, api: str, offered: tuple[int, int], wanted: tuple[int, int]) -> str:
+    """The sentence about a broker that serves no version of an API which is needed."""
+    lowest, highest = offered
+    serves = f"versions {lowest} to {highest} of {api}" if highest >= 0 else f"no {api}"
+    return (
+        f"{broker} serves {serves}, and version {wanted[0]} is needed: the log needs brokers of "
+        f"Apache Kafka {KAFKA_NEEDED} or later"
+    )
 
 
 def error_of(code: int) -> ErrorCode:

@@ -15,7 +15,14 @@ import structlog
 
 from coordinator.backing.claims import Writer
 from coordinator.backing.events import AppendError
-from coordinator.backing.kafka.cluster import BackingCluster, BackingError, Lane, UnavailableError, error_of
+from coordinator.backing.kafka.cluster import (
+    WHILE_LEADERS_CHANGE,
+    BackingCluster,
+    BackingError,
+    Lane,
+    UnavailableError,
+    error_of,
+)
 from coordinator.backing.kafka.complaints import Complaints
 from coordinator.backing.kafka.sender import PRODUCE_BY_ID, Outcome, outcome_of, produce_request
 from coordinator.backing.kafka.topic import BackingTopic, found_or_made
@@ -148,9 +155,11 @@ class EventTopic:
             min_version=PRODUCE_BY_ID,
         )
         (result,) = answer.responses[0].partition_responses
-        outcome = outcome_of(result)
-        if error_of(result.error_code) in GONE:
+        outcome, error = outcome_of(result), error_of(result.error_code)
+        if error in GONE:
             self._topic = None
-        if isinstance(outcome, AppendError):
-            self._complaints.say(error_of(result.error_code).name)
+        if error in WHILE_LEADERS_CHANGE:
+            self._complaints.say_if_it_lasts(error.name)
+        elif isinstance(outcome, AppendError):
+            self._complaints.say(error.name)
         return outcome

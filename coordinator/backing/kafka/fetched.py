@@ -13,6 +13,10 @@ from protocol.records.batch import Batch, Buffer, CorruptBatch, check_crc, walk
 from protocol.records.records import Record, read_records
 
 
+class UntakenBatchError(Exception):
+    """A follower could not take a batch, and has begun anew; the message names the offset."""
+
+
 class FetchedBatch(NamedTuple):
     """A batch, in the bytes of the answer that it came with."""
 

@@ -1,8 +1,8 @@
 """Follows what is set for single groups on the cluster (KIP-848): tools set it there, groups have it here.
 
-The groups that have settings are listed, and described, about once a second. A cluster before 4.1 cannot list
-them: nothing is followed then, and the log says so; so it does of a group that the cluster does not describe to
-this node. Knows no groups, and not what a setting means.
+The groups that have settings are listed, and described, about once a second. Of a cluster that cannot list them
+nothing is followed, and the log says so; so it does of a group that the cluster does not describe to this node.
+Knows no groups, and not what a setting means.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class GroupSettingsWatch:
     async def _look_on(self) -> None:
         while True:
             await asyncio.sleep(PAUSE_S + PAUSE_OF_A_GROUP_S * len(self._texts))
-            await self._look_once()
+            try:
+                await self._look_once()
+            except Exception as error:  # A bug of ours, or what no answer should hold; the next look may do.
+                self._complaints.say(f"{type(error).__name__}: {error}", trace=error)
 
     async def _look_once(self) -> None:
         try:
@@ -103,14 +106,26 @@ class GroupSettingsWatch:
             else:
                 refused = f"DescribeConfigs of group {group_id}: {error_of(result.error_code).name}"
                 found[group_id] = self._texts.get(group_id, {})
-        before, self._texts = self._texts, found
-        for group_id in before.keys() | found.keys():
-            if (texts := found.get(group_id, {})) != before.get(group_id, {}):
-                self._on_set(group_id, texts)
+        for group_id in self._texts.keys() | found.keys():
+            if (texts := found.get(group_id, {})) != self._texts.get(group_id, {}):
+                self._report(group_id, texts)
         if refused:
             self._complaints.say(refused)
         else:
             self._complaints.over()
+
+    def _report(self, group_id: str, texts: Texts) -> None:
+        """What one group cannot take is reported again with the next look, and keeps no other from its own."""
+        about = f"group {group_id}"
+        try:
+            self._on_set(group_id, texts)
+        except Exception as error:  # A bug of ours.
+            self._complaints.say(f"{type(error).__name__}: {error}", about, error)
+            return
+        self._complaints.over(about)
+        self._texts[group_id] = texts
+        if not texts:
+            del self._texts[group_id]
 
 
 def _slices(names: list[str]) -> list[list[str]]:

@@ -150,6 +150,8 @@ class NodeGroup:
                 if isinstance(error, REFUSALS) and not self._nodes.is_in:
                     self._on_refused(f"group {GROUP_PREFIX}{self._topic} of the nodes: {error}")
                 complaints.say(str(error))
+            except Exception as error:  # A bug, of aiokafka's maybe; outside the group a node owns nothing.
+                complaints.say(f"{type(error).__name__}: {error}", trace=error)
             await self._leave()
             await asyncio.sleep(AGAIN_S)
 

@@ -15,7 +15,7 @@ from coordinator.backing.claims import SEAL_EPOCH, Writer
 from coordinator.backing.events import AppendError
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError, Lane
 from coordinator.backing.kafka.epochs import Epochs
-from coordinator.backing.kafka.sender import Outcome, outcome_of, produce_request
+from coordinator.backing.kafka.sender import PRODUCE_BY_ID, Outcome, outcome_of, produce_request
 from coordinator.backing.kafka.topic import BackingTopic
 from protocol.records.batch import BatchProducer
 from protocol.records.records import Record, encode_batch
@@ -53,7 +53,7 @@ class _Probe:
         for _ in range(ATTEMPTS_MAX):
             leader = self._cluster.leader_of(0)
             if leader is not None:
-                answer = await self._cluster.ask(leader, request, Lane.APPEND)
+                answer = await self._cluster.ask(leader, request, Lane.APPEND, min_version=PRODUCE_BY_ID)
                 outcome = outcome_of(answer.responses[0].partition_responses[0])
                 if outcome is not AppendError.RETRIABLE:
                     return outcome

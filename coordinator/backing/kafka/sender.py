@@ -16,13 +16,17 @@ import structlog
 
 from coordinator.backing.events import AppendError
 from coordinator.backing.kafka.cluster import (
+    SLOW_RETRY_S,
+    WHILE_LEADERS_CHANGE,
     BackingCluster,
     BackingError,
     Lane,
     OpenConnection,
+    TooOldError,
     UnavailableError,
     error_of,
 )
+from coordinator.backing.kafka.complaints import Complaints
 from coordinator.backing.kafka.fetched import Fetched
 from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.runtime.tasks import end, spawn
@@ -102,6 +106,7 @@ class Sender:
         # When the newest Fetch to the end was sent, by partition and broker.
         self._read_ms: dict[tuple[int, int], int] = {}
         self._is_closed = False
+        self._complaints = Complaints(log, "appends to Kafka failed", topic=topic.name)
 
     def send(self, partition: int, batch: Appending) -> None:
         """Send a batch to the partition's leader; one that still waits to be sent is replaced."""
@@ -135,65 +140,76 @@ class Sender:
     async def _run(self, node_id: int) -> None:
         """Send what waits for this broker, until nothing does."""
         while self._waiting.get(node_id):
+            taken: dict[int, Appending] = {}
             try:
-                opened = await self._cluster.open(node_id, Lane.APPEND)
-                known = list(self._waiting[node_id])  # What comes while these are read has a turn of its own.
-                unread = [each for each in known if not self._is_read(each, node_id, opened)]
-                if unread:
-                    await self._catch_up(opened, node_id, unread)
+                await self._send_what_waits(node_id, taken)
             except BackingError as error:
-                self._fail(self._waiting.pop(node_id), str(error))
+                self._complaints.say(str(error), f"broker {node_id}")
+                if isinstance(error, TooOldError):
+                    await asyncio.sleep(SLOW_RETRY_S)
+            except Exception as error:  # A bug of ours; what waits for an outcome has to have one.
+                self._complaints.say(f"{type(error).__name__}: {error}", f"broker {node_id}", error)
+                await asyncio.sleep(SLOW_RETRY_S)
+            else:
                 continue
-            waiting = self._waiting[node_id]
-            taken = {partition: waiting.pop(partition) for partition in known}
-            batches = {partition: batch for partition, batch in taken.items() if batch.is_wanted()}
-            ready = {
-                each: batches.pop(each) for each in list(batches) if self._is_read(each, node_id, opened)
-            }
-            self._fail(batches, "the log is not read to its end")
-            if ready:
-                await self._produce(node_id, opened, ready)
+            self._fail(taken or self._waiting.pop(node_id, {}))
+
+    async def _send_what_waits(self, node_id: int, taken: dict[int, Appending]) -> None:
+        """Send it once. What has no outcome yet is in `taken` or waits still. Raises BackingError."""
+        opened = await self._cluster.open(node_id, Lane.APPEND)
+        known = list(self._waiting[node_id])  # What comes while these are read has a turn of its own.
+        unread = [each for each in known if not self._is_read(each, node_id, opened)]
+        if unread:
+            await self._catch_up(opened, node_id, unread)
+        waiting = self._waiting[node_id]
+        taken.update((each, batch) for each in known if (batch := waiting.pop(each)).is_wanted())
+        unready = {each: taken.pop(each) for each in list(taken) if not self._is_read(each, node_id, opened)}
+        for partition in unready:
+            self._complaints.say_if_it_lasts("the log is not read to its end", _about(partition))
+        self._fail(unready)
+        if taken:
+            await self._produce(opened, taken)
+        self._complaints.over(f"broker {node_id}")
 
     def _is_read(self, partition: int, node_id: int, opened: OpenConnection) -> bool:
         """Whether the partition was read to its end, at this broker, since the connection was opened."""
         return self._read_ms.get((partition, node_id), -1) >= opened.opened_ms
 
-    async def _produce(self, node_id: int, opened: OpenConnection, ready: dict[int, Appending]) -> None:
+    async def _produce(self, opened: OpenConnection, ready: dict[int, Appending]) -> None:
         request = produce_request(self._topic, {partition: each.data for partition, each in ready.items()})
-        try:
-            answer = await self._cluster.ask_over(opened, request, min_version=PRODUCE_BY_ID)
-        except BackingError as error:
-            self._fail(ready, str(error))
-            return
+        answer = await self._cluster.ask_over(opened, request, min_version=PRODUCE_BY_ID)
         for each in answer.responses:
             for result in each.partition_responses:
-                _tell(ready.pop(result.index), self._outcome(node_id, result))
-        self._fail(ready, "the answer does not name them")
+                outcome = self._outcome(result)
+                if (batch := ready.pop(result.index, None)) is not None:
+                    _tell(batch, outcome)
+        for partition in ready:
+            self._complaints.say("the answer does not name it", _about(partition))
+        self._fail(ready)
 
-    def _outcome(self, node_id: int, result: PartitionProduceResponse) -> Outcome:
-        outcome = outcome_of(result)
-        if outcome is AppendError.RETRIABLE or outcome is AppendError.OUT_OF_SEQUENCE:
-            log.warning(
-                "an append to Kafka failed",
-                topic=self._topic.name,
-                partition=result.index,
-                broker=node_id,
-                error=error_of(result.error_code).name,
-            )
+    def _outcome(self, result: PartitionProduceResponse) -> Outcome:
+        outcome, error = outcome_of(result), error_of(result.error_code)
+        if isinstance(outcome, int):
+            self._complaints.over(_about(result.index))
+        elif error in WHILE_LEADERS_CHANGE:
+            self._complaints.say_if_it_lasts(error.name, _about(result.index))
+        elif outcome is not AppendError.FENCED:
+            self._complaints.say(error.name, _about(result.index))
         if outcome is AppendError.RETRIABLE:
             self._cluster.refresh_soon()
         return outcome
 
-    def _fail(self, waiting: dict[int, Appending], reason: str) -> None:
+    def _fail(self, waiting: dict[int, Appending]) -> None:
         """The outcome of these is unknown, or they were not sent."""
         if not waiting:
             return
-        log.warning(
-            "appends to Kafka failed", topic=self._topic.name, partitions=sorted(waiting), reason=reason
-        )
         self._cluster.refresh_soon()
         for each in waiting.values():
             _tell(each, AppendError.RETRIABLE)
+
+
+def _about(partition: int) -> str:
+    return f"partition {partition}"
 
 
 def _tell(batch: Appending, outcome: Outcome) -> None:

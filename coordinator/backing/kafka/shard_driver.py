@@ -16,7 +16,7 @@ from coordinator.backing.kafka.claim_records import claim_record
 from coordinator.backing.kafka.cluster import BackingError
 from coordinator.backing.kafka.complaints import Complaints
 from coordinator.backing.kafka.epochs import Epochs
-from coordinator.backing.kafka.fetched import Fetched, FetchedBatch
+from coordinator.backing.kafka.fetched import Fetched, FetchedBatch, UntakenBatchError
 from coordinator.backing.kafka.sender import Appending, Outcome, Sender
 from coordinator.backing.kafka.strays import Strays
 from coordinator.backing.ownership import Ownership, heeds_silence
@@ -33,7 +33,7 @@ class ShardHost(Protocol):
     """What has the state that a log stands for."""
 
     def follow(self, batch: FetchedBatch) -> None:
-        """Take in a batch that another owner wrote. Raises CorruptBatch, DecodeError: then it comes again."""
+        """Take in a batch that another owner wrote. Where that raises, `drop` follows: all is read anew."""
 
     def serve(self) -> None:
         """All that was written before is followed: answer and write from now on."""
@@ -160,18 +160,35 @@ class ShardDriver:
         return heeds_silence(self.ownership, now_ms) or not self.was_read
 
     def on_fetched(self, read: Fetched) -> None:
-        """The answer to a Fetch at `position`. Raises CorruptBatch and DecodeError, and is where it was then."""
+        """The answer to a Fetch at `position`. Raises UntakenBatchError, and has begun anew then."""
         if self.ownership.state in (ACTIVE, RELEASING):
             self._unfollowed = read.batches
         else:
             self._unfollowed = ()
-            self._strays.follow(read.batches, self._host.follow, self.ownership.appender.writer)
+            self._follow(read)
         self._position = read.next_offset
         self._ports.sender.on_fetched(self.partition, read)
         self._handle(read.followed())
         if read.is_whole and not self.was_read:
             self.was_read = True
             self.on_state()
+
+    def _follow(self, read: Fetched) -> None:
+        offset = read.position
+
+        def follow(batch: FetchedBatch) -> None:
+            nonlocal offset
+            offset = batch.header.base_offset
+            self._host.follow(batch)
+
+        try:
+            self._strays.follow(read.batches, follow, self.ownership.appender.writer)
+        except Exception as error:  # What was taken of it, and before it, cannot be taken a second time.
+            self._handle(events.LogLost())
+            raise UntakenBatchError(
+                f"the batch at offset {offset} cannot be taken, and all is read anew: "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
     def on_position_gone(self, log_start_offset: int, high_watermark: int) -> None:
         """The log has lost what was read of it, or its beginning: what it is now is read from where it begins."""

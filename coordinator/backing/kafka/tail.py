@@ -10,16 +10,19 @@ import structlog
 
 from coordinator.backing.kafka.claim_records import UnreadableClaimError
 from coordinator.backing.kafka.cluster import (
+    SLOW_RETRY_S,
+    WHILE_LEADERS_CHANGE,
     BackingCluster,
     BackingError,
     Lane,
     OpenConnection,
+    TooOldError,
     UnavailableError,
     error_of,
 )
 from coordinator.backing.kafka.complaints import Complaints
 from coordinator.backing.kafka.fetch_session import Asked, FetchSession, partitions_of
-from coordinator.backing.kafka.fetched import Fetched, fetched
+from coordinator.backing.kafka.fetched import Fetched, UntakenBatchError, fetched
 from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.runtime.clock import boot_ms
 from coordinator.runtime.tasks import end, spawn
@@ -41,6 +44,9 @@ NEWS_EVERY_S: Final = 0.02
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 PARTITION_BYTES_MAX: Final = 1024 * 1024
 RETRY_S: Final = 0.1
+UNREADABLE_RETRY_MS: Final = 100
+UNREADABLE_RETRY_MS_MAX: Final = 5_000
+"""What could not be read or taken is left alone for so long, and twice as long each time after."""
 FETCH_BY_ID: Final = 13
 """The first version that names a topic by its id."""
 OUT_OF_SESSION: Final = -1
@@ -60,7 +66,10 @@ class Follower(Protocol):
         """Whether it has to hear of an answer with nothing new: it proves an owner, or that all was read."""
 
     def on_fetched(self, fetched: Fetched) -> None:
-        """The answer to a Fetch at `position`, as that was when it was asked. Raises CorruptBatch, DecodeError."""
+        """The answer to a Fetch at `position`, as that was when it was asked.
+
+        What it raises is why it could not take it: it has begun anew then.
+        """
 
     def on_position_gone(self, log_start_offset: int, high_watermark: int) -> None:
         """The log does not have `position`: it begins, or ends, elsewhere."""
@@ -89,6 +98,8 @@ class Tail:
         self._sessions: dict[int, tuple[OpenConnection, FetchSession]] = {}
         # Whether the newest Fetch at a broker did not reach the end of all logs.
         self._is_behind: dict[int, bool] = {}
+        # Partitions that could not be read, until they were: when they are looked into again, after how long.
+        self._left_alone: dict[int, tuple[int, int]] = {}
         self._complaints = Complaints(log, "the log on Kafka cannot be read", topic=topic.name)
 
     def start(self) -> None:
@@ -109,16 +120,25 @@ class Tail:
     async def _read(self, node_id: int) -> None:
         while partitions := self._led.get(node_id):
             began_s = asyncio.get_running_loop().time()
+            if not (readable := self._readable(partitions)):
+                await asyncio.sleep(RETRY_S)
+                continue
+            pause_s = RETRY_S
             try:
-                is_well = await self._fetch(node_id, partitions)
+                is_well = await self._fetch(node_id, readable)
             except BackingError as error:
                 self._complaints.say(str(error), f"broker {node_id}")
                 is_well = False
+                if isinstance(error, TooOldError):
+                    pause_s = SLOW_RETRY_S
+            except Exception as error:  # A bug of ours; without this nothing of this broker is read any more.
+                self._complaints.say(f"{type(error).__name__}: {error}", f"broker {node_id}", error)
+                is_well, pause_s = False, SLOW_RETRY_S
             else:
                 self._complaints.over(f"broker {node_id}")
             if not is_well:
                 self._cluster.refresh_soon()
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(pause_s)
             elif not self._is_behind[node_id]:
                 await asyncio.sleep(began_s + NEWS_EVERY_S - asyncio.get_running_loop().time())
 
@@ -154,9 +174,18 @@ class Tail:
 
     async def catch_up(self, opened: OpenConnection, node_id: int, partitions: Iterable[int]) -> None:
         """Read on in these partitions over another connection, waiting for no news. Raises UnavailableError."""
-        wanted = self._asked(partitions)
+        wanted = self._asked(self._readable(partitions))
+        if not wanted:
+            return
         answer, sent_ms = await self._answer(opened, self._request(wanted, 0))
         self._take_all(answer, node_id, sent_ms, wanted)
+
+    def _readable(self, partitions: Iterable[int]) -> list[int]:
+        """Those that are not left alone for a while."""
+        if not self._left_alone:
+            return list(partitions)
+        now_ms = boot_ms()
+        return [each for each in partitions if self._left_alone.get(each, (0, 0))[0] <= now_ms]
 
     def _asked(self, partitions: Iterable[int]) -> dict[int, Asked]:
         followers, epoch_of = self._followers, self._cluster.leader_epoch_of
@@ -207,16 +236,34 @@ class Tail:
             follower.on_position_gone(data.log_start_offset, data.high_watermark)
             return False
         if data.error_code != ErrorCode.NONE:
-            self._complaints.say(error_of(data.error_code).name, about)
+            error = error_of(data.error_code)
+            complain = (
+                self._complaints.say_if_it_lasts if error in WHILE_LEADERS_CHANGE else self._complaints.say
+            )
+            complain(error.name, about)
             return False
+        (position, leader_epoch), node_id, sent_ms = where
         try:
-            (position, leader_epoch), node_id, sent_ms = where
-            follower.on_fetched(fetched(data, position, node_id, sent_ms, leader_epoch))
+            read = fetched(data, position, node_id, sent_ms, leader_epoch)
         except (CorruptBatch, DecodeError, UnreadableClaimError) as error:
-            self._complaints.say(str(error), about)  # It stays where it is, and the others are read on.
-            return False
+            self._leave_alone(partition, f"from offset {position} on: {error}")  # It stays where it is.
+            return True
+        try:
+            follower.on_fetched(read)
+        except UntakenBatchError as error:
+            self._leave_alone(partition, str(error), error)
+            return True
         except Exception as error:  # A bug of ours; the others are read on.
-            self._complaints.say(f"{type(error).__name__}: {error}", about, error)
-            return False
-        self._complaints.over(about)
+            self._leave_alone(partition, f"from offset {position} on: {type(error).__name__}: {error}", error)
+            return True
+        if read.is_whole:  # Before that it may be on its way to what it could not take.
+            self._complaints.over(about)
+            self._left_alone.pop(partition, None)
         return True
+
+    def _leave_alone(self, partition: int, reason: str, trace: Exception | None = None) -> None:
+        """Read nothing of a partition for a while; the others are read on."""
+        self._complaints.say(reason, f"partition {partition}", trace)
+        _, before_ms = self._left_alone.get(partition, (0, 0))
+        pause_ms = min(2 * before_ms or UNREADABLE_RETRY_MS, UNREADABLE_RETRY_MS_MAX)
+        self._left_alone[partition] = boot_ms() + pause_ms, pause_ms

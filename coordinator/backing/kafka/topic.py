@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from coordinator.backing.kafka.cluster import BackingCluster, BackingError
+from coordinator.backing.kafka.cluster import BackingCluster, BackingError, error_of
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -41,6 +41,12 @@ SETTINGS: Final[Mapping[str, str]] = {
     "max.message.bytes": "1048588",
 }
 """Of a topic that Muster makes. An epoch may be half a day old, so a seal and what it shuts out stay for days."""
+LARGEST_BATCH: Final = "max.message.bytes"
+NO_BOUND_BYTES: Final = 2**31 - 1
+RECOMPRESSED_GROWTH: Final = 1_000
+RECOMPRESSED_GROWTH_BYTES: Final = 1_024
+"""A leader that compresses anew, and then looks at the size again, makes a batch larger by so much at the most: a
+thousandth, for the heads of blocks that do not get smaller, and what the format puts around them."""
 REQUIRED: Final[Mapping[str, tuple[str, str]]] = {
     "cleanup.policy": ("compact", "what is deleted by age or size is lost to the groups"),
     "unclean.leader.election.enable": ("false", "a leader that lacks what was acknowledged loses it for all"),
@@ -60,6 +66,8 @@ class BackingTopic:
     topic_id: bytes
     partition_count: int
     warnings: tuple[str, ...] = ()
+    max_batch_bytes: int = NO_BOUND_BYTES
+    """The largest batch, as it is sent, that the topic takes."""
 
 
 async def ensure_topic(cluster: BackingCluster, name: str, partition_count: int) -> BackingTopic:
@@ -72,7 +80,8 @@ async def ensure_topic(cluster: BackingCluster, name: str, partition_count: int)
             f"topic {name} has {topic.partition_count} partitions and not {partition_count}: "
             "groups would be looked for where they are not"
         )
-    return BackingTopic(name, topic.topic_id, partition_count, _warnings(name, settings, replicas))
+    warnings = _warnings(name, settings, replicas)
+    return BackingTopic(name, topic.topic_id, partition_count, warnings, max_batch_bytes_of(settings))
 
 
 async def found_or_made(
@@ -91,31 +100,60 @@ async def found_or_made(
 
 def check_settings(name: str, settings: Mapping[str, str]) -> None:
     """Raises BackingError for a setting under which promises cannot be kept."""
+    for objection in _objections(name, settings):
+        raise BackingError(objection)
+
+
+def _objections(name: str, settings: Mapping[str, str]) -> Iterator[str]:
     for setting, (wanted, why) in REQUIRED.items():
         if settings.get(setting) != wanted:
-            raise BackingError(f"topic {name} has {setting}={settings.get(setting)} and not {wanted}: {why}")
+            yield f"topic {name} has {setting}={settings.get(setting)} and not {wanted}: {why}"
     for setting, (at_least, why) in AT_LEAST.items():
         found = int(settings.get(setting, "0"))
         if found < at_least:
-            raise BackingError(f"topic {name} has {setting}={found} and not at least {at_least}: {why}")
+            yield f"topic {name} has {setting}={found} and not at least {at_least}: {why}"
+
+
+async def objections_to_topic(cluster: BackingCluster, name: str) -> list[str]:
+    """What is against the topic as it is now, a sentence each; warnings too. Raises BackingError."""
+    found = await _described(cluster, name)
+    if found is None:
+        raise BackingError(f"topic {name} is not there")
+    settings = await _settings(cluster, name)
+    return [*_objections(name, settings), *_warnings(name, settings, found[1])]
+
+
+def max_batch_bytes_of(settings: Mapping[str, str]) -> int:
+    """The largest batch that a topic of these settings takes, whatever its records are.
+
+    Leaders look at the size of what was sent, to which a producer's id adds nothing: its place is there anyway.
+    """
+    limit_bytes = int(settings[LARGEST_BATCH])
+    if settings.get("compression.type", "producer") == "producer":
+        return limit_bytes
+    return limit_bytes - limit_bytes // RECOMPRESSED_GROWTH - RECOMPRESSED_GROWTH_BYTES
 
 
 async def check_brokers(cluster: BackingCluster) -> None:
     """Raises BackingError if a broker forgets whom it fences while an epoch may still be used."""
     for node_id in cluster.node_ids:
-        resource = DescribeConfigsResource(
-            resource_type=BROKER_RESOURCE,
-            resource_name=str(node_id),
-            configuration_keys=[PRODUCER_EXPIRATION],
-        )
-        (result,) = (await cluster.ask(node_id, DescribeConfigsRequest(resources=[resource]))).results
-        _check(f"reading the settings of broker {node_id}", result.error_code, result.error_message)
-        for setting in result.configs:  # Brokers before 3.4 have it under another name, for seven days.
-            if int(setting.value or 0) < PRODUCER_EXPIRATION_MS_MIN:
-                raise BackingError(
-                    f"broker {node_id} has {PRODUCER_EXPIRATION}={setting.value} and not at least "
-                    f"{PRODUCER_EXPIRATION_MS_MIN}: it would take writes of a node that has lost its shards"
-                )
+        for objection in await objections_to_broker(cluster, node_id):
+            raise BackingError(objection)
+
+
+async def objections_to_broker(cluster: BackingCluster, node_id: int) -> list[str]:
+    """What is against the settings of a broker, a sentence each. Raises BackingError if it does not say them."""
+    resource = DescribeConfigsResource(
+        resource_type=BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=[PRODUCER_EXPIRATION]
+    )
+    (result,) = (await cluster.ask(node_id, DescribeConfigsRequest(resources=[resource]))).results
+    _check(f"reading the settings of broker {node_id}", result.error_code, result.error_message)
+    return [
+        f"broker {node_id} has {PRODUCER_EXPIRATION}={setting.value} and not at least "
+        f"{PRODUCER_EXPIRATION_MS_MIN}: it would take writes of a node that has lost its shards"
+        for setting in result.configs
+        if int(setting.value or 0) < PRODUCER_EXPIRATION_MS_MIN
+    ]
 
 
 def _warnings(name: str, settings: Mapping[str, str], replicas: int) -> tuple[str, ...]:
@@ -179,4 +217,4 @@ async def _settings(cluster: BackingCluster, name: str) -> dict[str, str]:
 
 def _check(what: str, error_code: int, message: str | None = None) -> None:
     if error_code != ErrorCode.NONE:
-        raise BackingError(f"{what}: {message or ErrorCode(error_code).name}")
+        raise BackingError(f"{what}: {message or error_of(error_code).name}")

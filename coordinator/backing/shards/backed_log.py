@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
@@ -43,6 +44,14 @@ class _Staged(NamedTuple):
     end_offset: int
 
 
+@dataclass(slots=True)
+class _InFlight:
+    """A batch that was sent, whose outcome is not known yet."""
+
+    end_offset: int
+    number: int | None = None
+
+
 class BackedLog:
     """Batches wait here until `hand_over` sends them, one after the other, and `written` says that one is kept."""
 
@@ -60,7 +69,7 @@ class BackedLog:
         self.producers: Any = SimpleNamespace(state=ProducerState(), settle=lambda: None)
         self._send = send
         self._staged: deque[_Staged] = deque()
-        self._in_flight: tuple[int, _Staged] | None = None
+        self._in_flight: _InFlight | None = None
         self._flush: tuple[int, OnFlushed] | None = None
 
     def begin(self, offset: int) -> None:
@@ -92,14 +101,16 @@ class BackedLog:
         """Send the next batch. Only while `has_work`, and while its owner can write."""
         staged = self._staged.popleft()
         self.room.staged_bytes -= len(staged.batch)
-        self._in_flight = self._send(staged.batch, staged.record_count), staged
+        # It is on its way before it is sent: what fails at that drops this log, which must not be undone by it.
+        in_flight = self._in_flight = _InFlight(staged.end_offset)
+        in_flight.number = self._send(staged.batch, staged.record_count)
 
     def written(self, number: int) -> None:
         """The batch of this number is kept."""
-        assert self._in_flight is not None
-        sent, staged = self._in_flight
-        assert sent == number, "one batch at a time"
-        self._in_flight, self.durable_offset = None, staged.end_offset
+        in_flight, self._in_flight = self._in_flight, None
+        assert in_flight is not None
+        assert in_flight.number == number, "one batch at a time"
+        self.durable_offset = in_flight.end_offset
         if self._flush is not None and self.durable_offset >= self._flush[0]:
             self._end_flush()
 
