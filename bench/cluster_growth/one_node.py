@@ -19,7 +19,7 @@ from typing import Any, Final, cast, overload
 
 from bench.cluster_growth.played_kafka import PlayedCluster, PlayedKafka, PlayedLog, Traffic
 from bench.cluster_growth.virtual_time import VirtualClock, VirtualLoop, run
-from coordinator.backing.claims import Claim, ClaimKind, Endpoint
+from coordinator.backing.claims import Claim, ClaimKind, Endpoint, Writer
 from coordinator.backing.kafka.topic import BackingTopic
 from coordinator.backing.nodes import NodeIdentity, NodeTable, table_of
 from coordinator.backing.ownership import OwnershipTiming
@@ -36,10 +36,13 @@ from coordinator.groups.record_schemas import (
     OffsetCommitValue,
 )
 from coordinator.settings.sources import load
+from protocol.records.batch import BatchProducer
 from protocol.records.records import Record, encode_batch
 
 ID_BASE: Final = 1_000_000
 OWN_ID: Final = ID_BASE + 1
+OF_BEFORE: Final = Writer(1, 0)
+"""An owner whose claim is not in the log any more."""
 BROKERS: Final = 3
 LEASE_MS: Final = OwnershipTiming().lease_ms
 KEEP_ALIVE_S: Final = OwnershipTiming().keep_alive_ms / 1_000
@@ -157,8 +160,12 @@ def commit_record(group_id: str, offset: int) -> CoordinatorRecord:
     return CoordinatorRecord(OffsetCommitKey(group=group_id, topic="orders", partition=0), value)
 
 
-def batch_of(records: Sequence[CoordinatorRecord], base_offset: int = 0) -> bytearray:
-    return encode_batch([Record(*encode_record(each), 0) for each in records], base_offset=base_offset)
+def batch_of(
+    records: Sequence[CoordinatorRecord], base_offset: int = 0, writer: Writer = OF_BEFORE
+) -> bytearray:
+    """A batch that an owner wrote."""
+    found = [Record(*encode_record(each), 0) for each in records]
+    return encode_batch(found, base_offset=base_offset, producer=BatchProducer(*writer, 0))
 
 
 def fill(log: PlayedLog, groups: Sequence[str]) -> None:
@@ -243,7 +250,8 @@ class World:
         for number, partition in enumerate(itertools.cycle(self.owned_by_others())):
             await asyncio.sleep(1 / batches_a_second)
             with self.clock.apart():
-                batch = batch_of([commit_record(f"payments-{partition:04}-{0:07}", number)])
+                commit = commit_record(f"payments-{partition:04}-{0:07}", number)
+                batch = batch_of([commit], writer=self.kafka.logs[partition].writer)
                 self.kafka.append(partition, batch)
 
     @contextmanager

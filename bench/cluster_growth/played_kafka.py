@@ -99,6 +99,11 @@ class PlayedLog:
 
     def next_writer(self) -> Writer:
         self.epoch += 1
+        return self.writer
+
+    @property
+    def writer(self) -> Writer:
+        """Under what its owner writes."""
         return Writer(FIRST_PRODUCER_ID + self.partition, self.epoch)
 
     def read(self, offset: int, limit: int) -> bytes:
