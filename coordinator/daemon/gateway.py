@@ -12,6 +12,7 @@ import structlog
 
 from coordinator.backing.kafka.cluster import BackingCluster, BackingError
 from coordinator.backing.kafka.node_group import GROUP_PREFIX
+from coordinator.backing.kafka.versions import api_versions
 from coordinator.gateway.addresses import Addresses, Place
 from coordinator.gateway.allowed import HIDDEN_FEATURES
 from coordinator.gateway.connection import BrokerPortConnection
@@ -30,7 +31,6 @@ from coordinator.topics.feature_levels import GROUP_VERSION, HIGHEST_LEVELS, Fea
 from coordinator.topics.placement import Placement
 from protocol.errors import ErrorCode
 from protocol.messages.acls import DescribeAclsRequest, DescribeAclsResponse
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.metadata import MetadataResponse
 
@@ -74,7 +74,7 @@ async def look_behind(cluster: BackingCluster, settings: Settings) -> Behind:
     """What the gateway goes by. Raises BackingError, also for a cluster whose rights it would undermine."""
     await _check_authorizer(cluster, settings)
     await _check_groups(cluster, settings)
-    answers = [await _api_versions(cluster, broker_id) for broker_id in cluster.node_ids]
+    answers = [await api_versions(cluster, broker_id) for broker_id in cluster.node_ids]
     versions = _common(
         [{row.api_key: (row.min_version, row.max_version) for row in each.api_keys} for each in answers]
     )
@@ -89,12 +89,6 @@ async def look_behind(cluster: BackingCluster, settings: Settings) -> Behind:
         Place(broker_id, address.host, address.port) for broker_id, address in cluster.brokers.items()
     )
     return Behind(brokers, versions, FeatureLevels(levels, max(newest.finalized_features_epoch, 0)))
-
-
-async def _api_versions(cluster: BackingCluster, broker_id: int) -> ApiVersionsResponse:
-    asked = ApiVersionsRequest(client_software_name="muster", client_software_version="1")
-    answer: ApiVersionsResponse = await cluster.ask(broker_id, asked)
-    return answer
 
 
 def _common(of_brokers: list[dict[int, tuple[int, int]]]) -> dict[int, tuple[int, int]]:

@@ -6,12 +6,20 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from coordinator.backing.kafka.backing_log import prepared_topic
 from coordinator.backing.kafka.topic import BackingTopic
 from harness.kafka_broker import KafkaBroker
 from harness.observer import unique
 from tests.backing.kafka_node import PARTITIONS, running_cluster, wall_ms
+
+
+@pytest.fixture
+def logs() -> Iterator[list[EventDict]]:
+    with capture_logs() as logged:
+        yield logged
 
 
 @pytest.fixture(scope="package")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 import structlog
-from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from coordinator.backing.kafka import complaints
@@ -28,6 +27,7 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from tests.backing.kafka_node import until
+from tests.backing.logged import said
 from tests.backing.played_brokers import PlayedBroker, PlayedCluster
 from tests.backing.test_fetch_session import Follower
 
@@ -48,19 +48,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(complaints, "boot_ms", clock)
     return clock
-
-
-@pytest.fixture
-def logs() -> Iterator[list[EventDict]]:
-    with capture_logs() as logged:
-        yield logged
-
-
-def said(logs: list[EventDict]) -> list[tuple[str, str]]:
-    """About what, and why; since it was last looked at."""
-    found = [(each["about"], each["reason"]) for each in logs if each["log_level"] == "warning"]
-    logs.clear()
-    return found
 
 
 def test_what_passes_is_not_said_and_what_lasts_is_said_once(clock: Clock, logs: list[EventDict]) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
-from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from coordinator.backing.kafka import settings_watch
@@ -87,12 +85,6 @@ class Kafka:
 @pytest.fixture
 def kafka_played() -> Kafka:
     return Kafka()
-
-
-@pytest.fixture
-def logs() -> Iterator[list[EventDict]]:
-    with capture_logs() as logged:
-        yield logged
 
 
 def said(logs: list[EventDict]) -> list[str]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from coordinator.backing.kafka import shard_driver, tail
@@ -24,6 +22,7 @@ from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchR
 from protocol.records.batch import BatchProducer, set_base_offset
 from protocol.records.records import Record, encode_batch
 from tests.backing.kafka_node import Counters
+from tests.backing.logged import said
 
 pytestmark = pytest.mark.asyncio
 
@@ -125,19 +124,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     for module in (tail, shard_driver):
         monkeypatch.setattr(module, "boot_ms", clock)
     return World(clock)
-
-
-@pytest.fixture
-def logs() -> Iterator[list[EventDict]]:
-    with capture_logs() as logged:
-        yield logged
-
-
-def said(logs: list[EventDict]) -> list[tuple[str, str]]:
-    """About what, and why; since it was last looked at."""
-    found = [(each["about"], each["reason"]) for each in logs if each["log_level"] == "warning"]
-    logs.clear()
-    return found
 
 
 async def test_a_follower_that_cannot_take_a_batch_begins_anew(world: World, logs: list[EventDict]) -> None:

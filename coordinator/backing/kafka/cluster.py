@@ -190,7 +190,7 @@ class BackingCluster:
             except BackingError as error:
                 self._complaints.say(str(error))
             except Exception as error:  # A bug of ours; what is known of the leaders stays.
-                self._complaints.say(f"{type(error).__name__}: {error}", trace=error)
+                self._complaints.bug(error)
             if self._leaders and NO_LEADER not in self._leaders.values():
                 return
             await asyncio.sleep(LEADERLESS_RETRY_S)

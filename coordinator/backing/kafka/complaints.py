@@ -30,6 +30,10 @@ class Complaints:
         labels = {**self._labels, "about": about} if about else self._labels
         self._log.warning(self._words, **labels, reason=reason, exc_info=trace)
 
+    def bug(self, error: Exception, about: str = "") -> None:
+        """`say` what should not have been raised, with its trace."""
+        self.say(f"{type(error).__name__}: {error}", about, error)
+
     def say_if_it_lasts(self, reason: str, about: str = "") -> None:
         """`say`, once there was no `over` for PASSING_MS; until then it is for who debugs."""
         now_ms = boot_ms()

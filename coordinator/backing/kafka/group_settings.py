@@ -68,7 +68,7 @@ class GroupSettingsWatch:
             try:
                 await self._look_once()
             except Exception as error:  # A bug of ours, or what no answer should hold; the next look may do.
-                self._complaints.say(f"{type(error).__name__}: {error}", trace=error)
+                self._complaints.bug(error)
 
     async def _look_once(self) -> None:
         try:
@@ -120,7 +120,7 @@ class GroupSettingsWatch:
         try:
             self._on_set(group_id, texts)
         except Exception as error:  # A bug of ours.
-            self._complaints.say(f"{type(error).__name__}: {error}", about, error)
+            self._complaints.bug(error, about)
             return
         self._complaints.over(about)
         self._texts[group_id] = texts

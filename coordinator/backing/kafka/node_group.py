@@ -151,7 +151,7 @@ class NodeGroup:
                     self._on_refused(f"group {GROUP_PREFIX}{self._topic} of the nodes: {error}")
                 complaints.say(str(error))
             except Exception as error:  # A bug, of aiokafka's maybe; outside the group a node owns nothing.
-                complaints.say(f"{type(error).__name__}: {error}", trace=error)
+                complaints.bug(error)
             await self._leave()
             await asyncio.sleep(AGAIN_S)
 

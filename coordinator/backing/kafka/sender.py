@@ -148,7 +148,7 @@ class Sender:
                 if isinstance(error, TooOldError):
                     await asyncio.sleep(SLOW_RETRY_S)
             except Exception as error:  # A bug of ours; what waits for an outcome has to have one.
-                self._complaints.say(f"{type(error).__name__}: {error}", f"broker {node_id}", error)
+                self._complaints.bug(error, f"broker {node_id}")
                 await asyncio.sleep(SLOW_RETRY_S)
             else:
                 continue

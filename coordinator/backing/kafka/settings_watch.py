@@ -63,7 +63,7 @@ class SettingsWatch:
             try:
                 await self._look()
             except Exception as error:  # A bug of ours, or what no answer should hold; the next look may do.
-                self._complaints.say(f"{type(error).__name__}: {error}", trace=error)
+                self._complaints.bug(error)
             self._cluster.refresh_soon()  # Else a broker that leads nothing yet would not be heard of.
             await asyncio.sleep(PAUSE_S)
 

@@ -132,7 +132,7 @@ class Tail:
                 if isinstance(error, TooOldError):
                     pause_s = SLOW_RETRY_S
             except Exception as error:  # A bug of ours; without this nothing of this broker is read any more.
-                self._complaints.say(f"{type(error).__name__}: {error}", f"broker {node_id}", error)
+                self._complaints.bug(error, f"broker {node_id}")
                 is_well, pause_s = False, SLOW_RETRY_S
             else:
                 self._complaints.over(f"broker {node_id}")

@@ -68,7 +68,7 @@ class TopicWatch:
             except BackingError as error:
                 self._complaints.say(str(error))
             except Exception as error:  # A bug of ours, or what no answer should hold; the next look may do.
-                self._complaints.say(f"{type(error).__name__}: {error}", trace=error)
+                self._complaints.bug(error)
             await asyncio.sleep(PAUSE_S)
 
     async def _until_due(self) -> None:

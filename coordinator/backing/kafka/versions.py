@@ -41,12 +41,18 @@ async def check_versions(cluster: BackingCluster) -> None:
         await check_version_of(cluster, node_id)
 
 
-async def check_version_of(cluster: BackingCluster, node_id: int) -> None:
-    """Raises TooOldError if a broker is; BackingError if it does not say."""
+async def api_versions(cluster: BackingCluster, node_id: int) -> ApiVersionsResponse:
+    """What a broker serves. Raises BackingError, also if it does not say."""
     asked = ApiVersionsRequest(client_software_name="muster", client_software_version="1")
     answer: ApiVersionsResponse = await cluster.ask(node_id, asked)
     if answer.error_code != ErrorCode.NONE:
         raise BackingError(f"ApiVersions of broker {node_id}: {error_of(answer.error_code).name}")
+    return answer
+
+
+async def check_version_of(cluster: BackingCluster, node_id: int) -> None:
+    """Raises TooOldError if a broker is; BackingError if it does not say."""
+    answer = await api_versions(cluster, node_id)
     served = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
     for message, needed in NEEDED.items():
         ours = spec(message)
