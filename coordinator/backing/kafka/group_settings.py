@@ -106,7 +106,7 @@ class GroupSettingsWatch:
             else:
                 refused = f"DescribeConfigs of group {group_id}: {error_of(result.error_code).name}"
                 found[group_id] = self._texts.get(group_id, {})
-        for group_id in self._texts.keys() | found.keys():
+        for group_id in sorted(self._texts.keys() | found.keys()):
             if (texts := found.get(group_id, {})) != self._texts.get(group_id, {}):
                 self._report(group_id, texts)
         if refused:
